@@ -1,0 +1,35 @@
+// Threads that run one kernel at a time, together with the caller.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace slipring {
+
+/// A fixed team: the calling thread and threads() - 1 workers. Workers spin for a short while after a job, since the
+/// next one of a decode step follows within microseconds, then sleep, so that an idle process burns no core. Threads:
+/// parallel_for() may be called from one thread at a time; nested calls run on the caller alone. Exceptions: a task
+/// must not throw (kernels do not).
+class ThreadPool {
+ public:
+  /// @param threads team size including the caller, 1 to 256; 0 means the number of usable cores
+  /// @throws Error{invalid_argument} outside that range
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const noexcept;
+
+  /// Calls task(i, worker) for every i in [0, count), each exactly once, and returns when all have returned.
+  /// `worker` is in [0, threads()) and no two concurrent calls share one: it indexes scratch memory. Which worker gets
+  /// which i is not fixed, so a task's result must not depend on it.
+  void parallel_for(int64_t count, const std::function<void(int64_t i, int worker)>& task);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace slipring

@@ -1,0 +1,56 @@
+#include <gtest/gtest.h>
+
+#include <slipring/error.h>
+#include <slipring/tensor.h>
+
+namespace slipring {
+namespace {
+
+TEST(Shape, CountsElementsRowsAndCols) {
+  const Shape shape{3, 4, 5};
+  EXPECT_EQ(shape.elements(), 60);
+  EXPECT_EQ(shape.rows(), 12);
+  EXPECT_EQ(shape.cols(), 5);
+  EXPECT_EQ(shape.to_string(), "[3, 4, 5]");
+  EXPECT_FALSE((Shape{3, 4} == Shape{4, 3}));
+}
+
+TEST(Shape, RefusesOverflowAndTooManyDimensions) {
+  EXPECT_THROW((Shape{int64_t{1} << 40, int64_t{1} << 40}), Error);
+  EXPECT_THROW((Shape{-1}), Error);
+  EXPECT_THROW((Shape{1, 1, 1, 1, 1}), Error);
+}
+
+TEST(Tensor, CopiesShareStorageAndClonesDoNot) {
+  Tensor a = Tensor::from(std::vector<float>{1, 2, 3, 4}, {2, 2});
+  Tensor b = a;
+  const Tensor c = a.clone();
+  b.data<float>()[3] = 9;
+  EXPECT_EQ(a.data<float>()[3], 9);
+  EXPECT_EQ(c.data<float>()[3], 4);
+}
+
+TEST(Tensor, QuantisedRowsMustBeWholeBlocks) {
+  EXPECT_EQ(Tensor(DType::Q8_0, {2, 64}).bytes(), 2 * 2 * 34);
+  try {
+    Tensor(DType::Q8_0, {2, 33});
+    FAIL() << "a ragged row was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(), "tensor of Q8_0: shape [2, 33], expected rows of a multiple of 32 elements");
+  }
+}
+
+TEST(Error, IsOneLineWhateverItsPartsHold) {
+  const Error error(ErrorCode::bad_file, {.where = "a\nb", .expected = "", .got = "c\rd", .advice = "e"});
+  EXPECT_STREQ(error.what(), "a b: c d; e");
+}
+
+TEST(DType, NamesAreReadInAnyCase) {
+  EXPECT_EQ(dtype_from_name("q4_k"), DType::Q4_K);
+  EXPECT_EQ(dtype_from_name("bf16"), DType::BF16);
+  EXPECT_EQ(dtype_from_name("q9"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace slipring
