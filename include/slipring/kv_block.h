@@ -9,9 +9,9 @@
 namespace slipring {
 
 /// New keys and values of one sequence and layer, rounded to the cache dtype before anyone sees them: reading them from
-/// the block now or from the cache later gives the same bits. The block owns (or shares) its storage, so many layers may
-/// be computed and any number of leading positions committed later. Copies share storage.
-/// Threads: immutable once made.
+/// the block now or from the cache later gives the same bits. The block owns (or shares) its storage, so many layers
+/// may be computed and any number of leading positions committed later. Copies share storage. Threads: immutable once
+/// made.
 class KVBlock {
  public:
   /// Rounds to nearest even. For F32 nothing is copied: the block shares the storage of k and v.

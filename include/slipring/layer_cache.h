@@ -44,8 +44,8 @@ class LayerCache {
 
   /// Everything held, oldest first; no copy. Valid until the next write.
   virtual KVView held() const = 0;
-  /// What a step sees: everything held, then the step's own keys. Read-only, no copy, any Q. The cost does not depend on the
-  /// window. The view is valid until the next write and while `block` lives.
+  /// What a step sees: everything held, then the step's own keys. Read-only, no copy, any Q. The cost does not depend
+  /// on the window. The view is valid until the next write and while `block` lives.
   /// @throws Error{shape_mismatch, dtype_mismatch} if the block does not have this layout
   KVView fetch_and_concat(const KVBlock& block) const;
 
@@ -61,22 +61,24 @@ class LayerCache {
   /// @throws as update(), and Error{write_first_needs_single_token} if this is a ring and query_len > 1
   KVView update_and_fetch(const KVBlock& block);
 
-  /// Whether the cache can go back to `position` written positions and serve the next query from there: true if the whole
-  /// window before it is still held. 0 is always possible, anything beyond offset() never.
+  /// Whether the cache can go back to `position` written positions and serve the next query from there: true if the
+  /// whole window before it is still held. 0 is always possible, anything beyond offset() never.
   virtual bool can_resume_at(int64_t position) const noexcept = 0;
   /// Goes back to `position` written positions; the rest is forgotten.
   /// @throws Error{invalid_argument} unless can_resume_at(position)
   virtual void truncate(int64_t position) = 0;
   void clear() { truncate(0); }
-  /// Becomes a cache of `offset` written positions of which `held` are the last ones, bit for bit: how a snapshot comes back.
-  /// The slots follow from the positions, so a snapshot fits a ring of another capacity that is large enough.
-  /// @param held  the last held.query_len() positions before offset; at least the window (or all, if fewer), at most what
+  /// Becomes a cache of `offset` written positions of which `held` are the last ones, bit for bit: how a snapshot comes
+  /// back. The slots follow from the positions, so a snapshot fits a ring of another capacity that is large enough.
+  /// @param held  the last held.query_len() positions before offset; at least the window (or all, if fewer), at most
+  /// what
   ///              fits: a ring takes up to its capacity, a full cache needs all of them
   /// @throws Error{shape_mismatch, dtype_mismatch, invalid_argument}; the cache is then as it was
   virtual void restore(int64_t offset, const KVBlock& held) = 0;
 
  protected:
-  /// @throws Error{invalid_argument} for counts below 1, Error{dtype_mismatch} for another dtype; `where` names the class
+  /// @throws Error{invalid_argument} for counts below 1, Error{dtype_mismatch} for another dtype; `where` names the
+  /// class
   LayerCache(KVLayout layout, const char* where);
   void check_block(const KVBlock& block, const char* where) const;
   void check_resume(int64_t position) const;

@@ -1,5 +1,5 @@
-// The two causal window masks of a ring, one for each layout. Kernels never materialise them (they take position ranges);
-// they exist for export and for the tests that prove that ranges and masks say the same.
+// The two causal window masks of a ring, one for each layout. Kernels never materialise them (they take position
+// ranges); they exist for export and for the tests that prove that ranges and masks say the same.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace slipring {
 
-/// The layout after the write: entry [i, s] is 1 where the query at position offset + i sees the key in slot s, given what
-/// the slots hold once the whole step is written.
+/// The layout after the write: entry [i, s] is 1 where the query at position offset + i sees the key in slot s, given
+/// what the slots hold once the whole step is written.
 /// @return Bool [query_len, capacity]
 /// @throws Error{invalid_argument} for a symbolic step, offset < 0, query_len < 1 or a bad geometry
 Tensor ring_window_causal_mask(const ring::Step& step);
 
-/// The layout before the write: the slots as the step finds them, then the step's own keys; entry [i, capacity + j] speaks
-/// of the step's key j at position offset + j.
+/// The layout before the write: the slots as the step finds them, then the step's own keys; entry [i, capacity + j]
+/// speaks of the step's key j at position offset + j.
 /// @return Bool [query_len, capacity + query_len]; errors as above
 Tensor concat_window_causal_mask(const ring::Step& step);
 

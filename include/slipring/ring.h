@@ -11,8 +11,8 @@
 namespace slipring::ring {
 
 // The formulas are templates: Int is int64_t in the engine, SymInt where an index is traced, or any type of a tracer
-// that has + - % and comparisons (a tensor of all slots at once, for a mask). So the engine, the exported program and the
-// masks compute the same thing by construction.
+// that has + - % and comparisons (a tensor of all slots at once, for a mask). So the engine, the exported program and
+// the masks compute the same thing by construction.
 
 /// Slot of a position. @pre position >= 0
 template <class Int>
@@ -20,10 +20,10 @@ Int slot_of(const Int& position, const Int& capacity) {
   return position % capacity;
 }
 
-/// Position that `slot` holds once positions 0 ... end - 1 were written: the newest p < end with p % capacity == slot, found
-/// by walking back from end - 1. Negative (slot - capacity) for a slot that was never written.
-/// The capacity is added before the remainder is taken, so its operand is never negative, not even at end 0 where the
-/// walk starts at -1. @pre 0 <= slot < capacity, end >= 0
+/// Position that `slot` holds once positions 0 ... end - 1 were written: the newest p < end with p % capacity == slot,
+/// found by walking back from end - 1. Negative (slot - capacity) for a slot that was never written. The capacity is
+/// added before the remainder is taken, so its operand is never negative, not even at end 0 where the walk starts at
+/// -1. @pre 0 <= slot < capacity, end >= 0
 template <class Int>
 Int position_in_slot(const Int& slot, const Int& end, const Int& capacity) {
   return end - 1 - (end - 1 + capacity - slot) % capacity;
@@ -48,8 +48,8 @@ Int visible_span(const Int& window, const Int& query_len) {
   return window + query_len - 1;
 }
 
-/// Whether a query at position `query` sees the key at position `key`: written, not in the future, and inside the window,
-/// which counts the query itself. A key position below 0 means an empty slot.
+/// Whether a query at position `query` sees the key at position `key`: written, not in the future, and inside the
+/// window, which counts the query itself. A key position below 0 means an empty slot.
 template <class Int>
 auto sees(const Int& query, const Int& key, const Int& window) {
   return (key >= Int(0)) & (key <= query) & (query - key < window);

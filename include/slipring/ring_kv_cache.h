@@ -11,10 +11,10 @@ namespace slipring {
 
 /// Keys and values of one sliding-window layer of one sequence, in a ring of `capacity` slots.
 ///
-/// Position p lives in slot p % capacity, so once `capacity` positions were written each write evicts the oldest. A step
-/// of Q tokens at `offset` evicts positions offset - capacity ... offset - capacity + Q - 1, of which its own first query
-/// still needs those above offset - window. Hence the two ways in (LayerCache): read first for any Q, write first for
-/// one token, whose evicted position has just left the window.
+/// Position p lives in slot p % capacity, so once `capacity` positions were written each write evicts the oldest. A
+/// step of Q tokens at `offset` evicts positions offset - capacity ... offset - capacity + Q - 1, of which its own
+/// first query still needs those above offset - window. Hence the two ways in (LayerCache): read first for any Q, write
+/// first for one token, whose evicted position has just left the window.
 ///
 /// Memory is exactly 2 * capacity * n_kv_heads * head_dim * size(dtype) bytes, allocated once.
 /// Source: Mistral 7B (arXiv 2310.06825), rolling buffer cache; docs/ring.md for why writes come last.

@@ -18,8 +18,8 @@ using DimensionBindings = std::map<std::string, int64_t, std::less<>>;
 /// A constant, or an expression over dimensions such as "offset" and "query_len".
 ///
 /// It is the type of every begin index of a ring write. It is made from integers known to the program and from named
-/// dimensions, and from nothing else: there is no constructor from a tensor, a floating-point number or a pointer, so an
-/// exported index can be walked back to shape queries and constants only.
+/// dimensions, and from nothing else: there is no constructor from a tensor, a floating-point number or a pointer, so
+/// an exported index can be walked back to shape queries and constants only.
 ///
 /// Operations on constants give constants and allocate nothing. Threads: immutable; copies may be used anywhere.
 /// All operations throw Error{invalid_argument} when a known result does not fit int64_t.
@@ -30,8 +30,8 @@ class SymInt {
   SymInt() noexcept = default;
   /// Implicit on purpose: `offset + 1` should read like arithmetic. bool is not an integer here.
   template <std::integral T>
-    requires(!std::same_as<std::remove_cv_t<T>, bool> && (sizeof(T) < 8 || std::signed_integral<T>))
-  SymInt(T value) noexcept : value_(static_cast<int64_t>(value)) {}
+  requires(!std::same_as<std::remove_cv_t<T>, bool> && (sizeof(T) < 8 || std::signed_integral<T>)) SymInt(T value)
+  noexcept : value_(static_cast<int64_t>(value)) {}
 
   /// A named, non-negative dimension of the program: the only way in for what is not known yet.
   /// @throws Error{invalid_argument} if `name` is empty

@@ -24,8 +24,8 @@ void check_ring(const CacheSnapshot& cache, std::vector<std::string>& found) {
                                 cache.position_bytes));
   }
   if (cache.offset - cache.first_held > cache.capacity) {
-    found.push_back(fmt::format("positions {} to {} are more than {} slots", cache.first_held, cache.offset - 1,
-                                cache.capacity));
+    found.push_back(
+        fmt::format("positions {} to {} are more than {} slots", cache.first_held, cache.offset - 1, cache.capacity));
   }
   if (cache.first_held > std::max<int64_t>(0, cache.offset - cache.window + 1)) {
     found.push_back(fmt::format("position {} is the oldest held, but the query at {} with window {} sees further back",

@@ -45,8 +45,8 @@ Tensor rounded(const Tensor& x, DType dtype) {
 Tensor rows_of(const Tensor& x, int64_t first, int64_t count) {
   const Shape& shape = x.shape();
   const int64_t row_bytes = x.bytes() / shape[0];
-  return Tensor::view(x.dtype(), {count, shape[1], shape[2]}, static_cast<const std::byte*>(x.raw()) + first * row_bytes,
-                      std::make_shared<const Tensor>(x));
+  return Tensor::view(x.dtype(), {count, shape[1], shape[2]},
+                      static_cast<const std::byte*>(x.raw()) + first * row_bytes, std::make_shared<const Tensor>(x));
 }
 
 }  // namespace
@@ -63,7 +63,8 @@ KVBlock KVBlock::round(const Tensor& k, const Tensor& v, DType dtype) {
 KVBlock KVBlock::of(const Tensor& k, const Tensor& v) {
   check_pair(k, v);
   if (!is_cache_dtype(k.dtype()) || k.dtype() != v.dtype()) {
-    fail_dtype("K and V both F32, F16 or BF16", fmt::format("K {} and V {}", to_string(k.dtype()), to_string(v.dtype())));
+    fail_dtype("K and V both F32, F16 or BF16",
+               fmt::format("K {} and V {}", to_string(k.dtype()), to_string(v.dtype())));
   }
   return {k, v};
 }

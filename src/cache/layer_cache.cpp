@@ -81,10 +81,9 @@ KVView LayerCache::update_and_fetch(const KVBlock& block) {
 
 void check_write_first(int64_t query_len, bool has_ring_state) {
   if (query_len < 1) {
-    throw Error(ErrorCode::invalid_argument, {.where = "write-first step",
-                                              .expected = "query_len >= 1",
-                                              .got = std::to_string(query_len),
-                                              .advice = {}});
+    throw Error(
+        ErrorCode::invalid_argument,
+        {.where = "write-first step", .expected = "query_len >= 1", .got = std::to_string(query_len), .advice = {}});
   }
   if (query_len == 1 || !has_ring_state) return;
   throw Error(ErrorCode::write_first_needs_single_token,
