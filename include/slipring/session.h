@@ -1,0 +1,81 @@
+// One conversation with a model: its caches and how many tokens they have seen.
+#pragma once
+
+#include <slipring/dtype.h>
+#include <slipring/model.h>
+#include <slipring/tokenizer.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace slipring {
+
+class Worker;
+struct Sequence;
+
+struct SessionOptions {
+  DType kv_dtype = DType::F16;  ///< element type of keys and values: F32, F16 or BF16
+  int64_t context = 0;          ///< most tokens; 0: the model's own context
+  int64_t chunk = 512;          ///< most tokens a prefill step computes at once, >= 1: memory against speed, never results
+  int threads = 0;              ///< 1 to 256; 0: all usable cores. Never changes results
+};
+
+/// Called between the steps of a long prompt with the tokens done and the total; returning false stops there
+/// (Error{cancelled}; what was computed so far is kept).
+using PrefillProgress = std::function<bool(int64_t done, int64_t total)>;
+
+/// Logits depend on the tokens alone: not on the chunk, the threads, or how they were fed.
+/// Every failing call leaves the session as it was before the step that failed.
+/// Threads: one at a time.
+class Session {
+ public:
+  /// @throws Error{invalid_argument} naming the option that is out of range
+  explicit Session(std::shared_ptr<const Model> model, const SessionOptions& options = {});
+  /// Shares the threads and scratch memory of another session; the two may not run at the same time.
+  Session(std::shared_ptr<const Model> model, const SessionOptions& options, std::shared_ptr<Worker> worker);
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  /// Appends tokens, in as few steps as the chunk and the rings allow, and gives the logits after the last one
+  /// [vocab_size], valid until the next call.
+  /// @throws Error{invalid_argument} for no tokens or an id outside the vocabulary; Error{context_full} naming both numbers;
+  ///         nothing is appended then
+  std::span<const float> prefill(std::span<const TokenId> tokens, const PrefillProgress& progress = {});
+  /// Appends one token; logits after it [vocab_size], valid until the next call. Write-first, so it is the cheap path.
+  std::span<const float> decode(TokenId token);
+  /// prefill() that hands out the logits after every token: row i predicts what follows tokens[i].
+  using LogitSink = std::function<void(int64_t i, std::span<const float> logits)>;
+  void score(std::span<const TokenId> tokens, const LogitSink& sink, const PrefillProgress& progress = {});
+
+  const Model& model() const noexcept { return *model_; }
+  std::shared_ptr<const Model> shared_model() const noexcept { return model_; }
+  const SessionOptions& options() const noexcept { return options_; }
+  int64_t length() const noexcept;              ///< tokens seen = position of the next one
+  int64_t context() const noexcept { return options_.context; }
+  int64_t kv_bytes_held() const noexcept;       ///< memory of the caches now
+  const std::vector<TokenId>& tokens() const noexcept;  ///< everything seen, in order
+  /// Forgets everything.
+  void clear();
+
+  // For slipring's own layers.
+  Sequence& sequence() noexcept { return *sequence_; }
+  const std::shared_ptr<Worker>& worker() const noexcept { return worker_; }
+
+ private:
+  void check_room(std::span<const TokenId> tokens) const;
+
+  std::shared_ptr<const Model> model_;
+  SessionOptions options_;
+  std::shared_ptr<Worker> worker_;
+  std::unique_ptr<Sequence> sequence_;
+  std::vector<float> logits_;
+};
+
+/// Threads and scratch memory for sessions that take turns.
+std::shared_ptr<Worker> make_worker(int threads = 0);
+
+}  // namespace slipring

@@ -1,0 +1,89 @@
+#include "engine/step.h"
+
+#include <algorithm>
+
+namespace slipring {
+
+Step::Step(const Decoder& decoder, Worker& worker, std::span<const StepPart> parts, std::span<const int> taps)
+    : worker_(worker), parts_(parts.begin(), parts.end()) {
+  int64_t rows = 0;
+  int64_t logit_rows = 0;
+  for (const StepPart& part : parts_) {
+    const auto query_len = static_cast<int64_t>(part.tokens.size());
+    sequences_.push_back({.caches = part.sequence->caches,
+                          .offset = part.sequence->length(),
+                          .query_len = query_len,
+                          .logits = part.logits});
+    first_row_.push_back(rows);
+    first_logit_.push_back(logit_rows);
+    rows += query_len;
+    logit_rows += part.logits == LogitRows::all ? query_len : part.logits == LogitRows::last ? 1 : 0;
+    tokens_.insert(tokens_.end(), part.tokens.begin(), part.tokens.end());
+  }
+  vocab_size_ = decoder.spec().vocab_size;
+  hidden_size_ = decoder.spec().hidden_size;
+  try {
+    run(decoder, taps);
+  } catch (...) {
+    roll_back();
+    throw;
+  }
+}
+
+Step::~Step() {
+  logits_ = {};
+  worker_.ops.end();
+}
+
+void Step::run(const Decoder& decoder, std::span<const int> taps) {
+  const bool write_first = std::all_of(parts_.begin(), parts_.end(),
+                                       [](const StepPart& part) { return part.commit && part.tokens.size() == 1; });
+  // Room for the tokens first: after the caches were written nothing may fail any more.
+  for (const StepPart& part : parts_) part.sequence->tokens.reserve(part.sequence->tokens.size() + part.tokens.size());
+  worker_.ops.begin({.mode = write_first ? StepMode::main : StepMode::prefill,
+                     .sequences = sequences_,
+                     .tokens = tokens_,
+                     .taps = taps});
+  const Value hidden = decoder.forward(worker_.ops);
+  const bool any_logits = std::any_of(parts_.begin(), parts_.end(),
+                                      [](const StepPart& part) { return part.logits != LogitRows::none; });
+  if (any_logits) logits_ = decoder.logits(worker_.ops, hidden);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].commit) commit(i, sequences_[i].query_len);
+  }
+}
+
+void Step::commit(size_t part, int64_t count) {
+  worker_.ops.commit(part, count);
+  std::vector<TokenId>& tokens = parts_[part].sequence->tokens;
+  tokens.insert(tokens.end(), parts_[part].tokens.begin(), parts_[part].tokens.begin() + count);
+}
+
+void Step::roll_back() noexcept {
+  logits_ = {};
+  worker_.ops.end();
+  // A write-first step, or a commit, may have written some layers. The positions they evicted had left the window of the next
+  // query already, so going back is always possible.
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Sequence& sequence = *parts_[i].sequence;
+    sequence.tokens.resize(static_cast<size_t>(sequences_[i].offset));
+    for (const auto& cache : sequence.caches) {
+      if (cache->offset() > sequences_[i].offset && cache->can_resume_at(sequences_[i].offset)) {
+        cache->truncate(sequences_[i].offset);
+      }
+    }
+  }
+}
+
+std::span<const float> Step::logits(size_t part, int64_t row) const {
+  return worker_.ops.data(logits_).subspan(static_cast<size_t>((first_logit_[part] + row) * vocab_size_),
+                                           static_cast<size_t>(vocab_size_));
+}
+
+std::span<const float> Step::tapped(size_t part, size_t tap) const {
+  return worker_.ops.data(worker_.ops.taps()[tap])
+      .subspan(static_cast<size_t>(first_row_[part] * hidden_size_),
+               static_cast<size_t>(sequences_[part].query_len * hidden_size_));
+}
+
+}  // namespace slipring

@@ -1,0 +1,114 @@
+#include "models/config.h"
+
+#include <fmt/format.h>
+#include <slipring/error.h>
+
+namespace slipring {
+namespace {
+
+[[noreturn]] void bad_key(const ModelFiles& files, std::string_view key, std::string expected, std::string got) {
+  throw Error(ErrorCode::bad_file, {.where = files.path().string() + ": " + std::string(key),
+                                    .expected = std::move(expected),
+                                    .got = std::move(got),
+                                    .advice = {}});
+}
+
+}  // namespace
+
+CommonConfig read_common_config(const ModelFiles& files, Names embedding) {
+  CommonConfig config;
+  config.n_layers = files.require_integer({"num_hidden_layers", "block_count"}, 1, kMaxLayers);
+  config.hidden_size = files.require_integer({"hidden_size", "embedding_length"}, 1, kMaxFeatures);
+  config.intermediate_size = files.require_integer({"intermediate_size", "feed_forward_length"}, 1, kMaxFeatures);
+  config.n_heads = static_cast<int>(files.require_integer({"num_attention_heads", "attention.head_count"}, 1, 65536));
+  config.context_length = files.require_integer({"max_position_embeddings", "context_length"}, 1, kMaxContext);
+  const Names kv_heads{"num_key_value_heads", "attention.head_count_kv"};
+  config.n_kv_heads =
+      files.integer(kv_heads) ? static_cast<int>(files.require_integer(kv_heads, 1, config.n_heads)) : config.n_heads;
+  if (config.n_heads % config.n_kv_heads != 0) {
+    bad_key(files, files.is_gguf() ? kv_heads.gguf : kv_heads.hf, fmt::format("a divisor of {} heads", config.n_heads),
+            std::to_string(config.n_kv_heads));
+  }
+  const Names head_dim{"head_dim", "attention.key_length"};
+  if (files.integer(head_dim)) {
+    config.head_dim = static_cast<int>(files.require_integer(head_dim, 1, 8192));
+  } else if (config.hidden_size % config.n_heads == 0) {
+    config.head_dim = static_cast<int>(config.hidden_size / config.n_heads);
+  } else {
+    bad_key(files, files.is_gguf() ? head_dim.gguf : head_dim.hf, "a value, as hidden size is no multiple of the heads",
+            "nothing");
+  }
+  config.norm_eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(1e-5);
+
+  const Tensor table = files.find_tensor(embedding);
+  if (table.empty() || table.shape().rank() != 2) {
+    bad_key(files, files.is_gguf() ? embedding.gguf : embedding.hf, "a matrix",
+            table.empty() ? "no such tensor" : "shape " + table.shape().to_string());
+  }
+  config.vocab_size = table.shape()[0];
+  if (config.vocab_size < 1 || config.vocab_size > kMaxVocabulary) {
+    bad_key(files, "vocabulary", fmt::format("1 to {} tokens", kMaxVocabulary), std::to_string(config.vocab_size));
+  }
+  return config;
+}
+
+std::vector<LayerKind> read_layer_kinds(const ModelFiles& files, int64_t n_layers, LayerPattern fallback,
+                                        ModelSpec& spec) {
+  std::vector<LayerKind> kinds;
+  const auto check_length = [&](std::string_view key, size_t length) {
+    if (static_cast<int64_t>(length) != n_layers) {
+      bad_key(files, key, fmt::format("{} entries, one a layer", n_layers), std::to_string(length));
+    }
+  };
+  if (!files.is_gguf()) {
+    if (const auto types = files.texts({"layer_types", ""})) {
+      check_length("layer_types", types->size());
+      for (const std::string& type : *types) {
+        if (type == "sliding_attention") {
+          kinds.push_back(LayerKind::sliding);
+        } else if (type == "full_attention") {
+          kinds.push_back(LayerKind::full);
+        } else {
+          bad_key(files, "layer_types", "sliding_attention or full_attention", "\"" + type + "\"");
+        }
+      }
+      return kinds;
+    }
+  }
+  const Names pattern_key{"sliding_window_pattern", "attention.sliding_window_pattern"};
+  const std::string_view pattern_name = files.is_gguf() ? pattern_key.gguf : pattern_key.hf;
+  auto pattern = files.integers(pattern_key);
+  if (!pattern) pattern = files.integers({"_sliding_window_pattern", ""});
+  if (pattern && pattern->size() > 1) {
+    check_length(pattern_name, pattern->size());
+    for (const int64_t slides : *pattern) kinds.push_back(slides != 0 ? LayerKind::sliding : LayerKind::full);
+    return kinds;
+  }
+  if (pattern && pattern->size() == 1 && n_layers > 1) {
+    // A bare number n means: every n-th layer is full, counted from one. 0 and 1 leave no room for a sliding layer.
+    const int64_t period = pattern->front();
+    if (period < 1) bad_key(files, pattern_name, "a period of at least 1", std::to_string(period));
+    fallback = {.period = period, .full_residue = period - 1, .rest = LayerKind::sliding};
+  } else if (fallback.period != 0) {
+    spec.notices.push_back(
+        fmt::format("{}: no list of sliding layers; using the family's pattern, layer i is full when i % {} == {}",
+                    files.path().string(), fallback.period, fallback.full_residue));
+  }
+  for (int64_t layer = 0; layer < n_layers; ++layer) {
+    const bool full = fallback.period != 0 && layer % fallback.period == fallback.full_residue;
+    kinds.push_back(full ? LayerKind::full : fallback.rest);
+  }
+  return kinds;
+}
+
+int64_t read_window(const ModelFiles& files, int64_t fallback, ModelSpec& spec) {
+  const Names key{"sliding_window", "attention.sliding_window"};
+  if (!files.integer(key) && fallback > 0) {
+    spec.notices.push_back(
+        fmt::format("{}: no {}; using {}", files.path().string(), files.is_gguf() ? key.gguf : key.hf, fallback));
+    return fallback;
+  }
+  return files.require_integer(key, 1, kMaxContext);
+}
+
+}  // namespace slipring

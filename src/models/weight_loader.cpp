@@ -1,0 +1,102 @@
+#include "models/weight_loader.h"
+
+#include <slipring/error.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace slipring {
+namespace {
+
+std::string layer_name(std::string_view pattern, int64_t layer) {
+  std::string name(pattern);
+  if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, std::to_string(layer));
+  return name;
+}
+
+}  // namespace
+
+// FNV-1a. Sampled, so that loading stays as fast as the packing; other training gives other bits everywhere.
+void WeightLoader::note(const std::string& name, const Tensor& tensor) noexcept {
+  const auto add = [this](std::span<const std::byte> bytes) {
+    for (const std::byte b : bytes) fingerprint_ = (fingerprint_ ^ std::to_integer<uint64_t>(b)) * 0x100000001b3ULL;
+  };
+  add(std::as_bytes(std::span(name)));
+  const auto dtype = static_cast<std::byte>(tensor.dtype());
+  add({&dtype, 1});
+  const int64_t elements = tensor.elements();
+  add(std::as_bytes(std::span(&elements, 1)));
+  const std::span<const std::byte> bytes = tensor.span();
+  const size_t sample = std::min<size_t>(bytes.size(), 128);
+  add(bytes.first(sample));
+  add(bytes.subspan((bytes.size() - sample) / 2, sample));
+  add(bytes.last(sample));
+}
+
+Linear WeightLoader::pack(const std::string& name, const Tensor& tensor) {
+  note(name, tensor);
+  Linear linear;
+  linear.name = name;
+  linear.matrix = PackedMatrix::pack(tensor, pool_);
+  bytes_ += linear.matrix.bytes();
+  files_.release(tensor);
+  return linear;
+}
+
+Linear WeightLoader::linear(Names name, int64_t out_features, int64_t in_features, int64_t layer) {
+  const Tensor tensor = files_.require_tensor(name, Shape{out_features, in_features}, layer);
+  return pack(layer_name(files_.is_gguf() ? name.gguf : name.hf, layer), tensor);
+}
+
+Linear WeightLoader::linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features, int64_t layer) {
+  Linear result = linear(name, out_features, in_features, layer);
+  if (!files_.find_tensor(bias, layer).empty()) result.bias = vector(bias, Shape{out_features}, layer);
+  return result;
+}
+
+Linear WeightLoader::optional_linear(Names name, int64_t out_features, int64_t in_features, int64_t layer) {
+  if (files_.find_tensor(name, layer).empty()) return {};
+  return linear(name, out_features, in_features, layer);
+}
+
+Tensor WeightLoader::vector(Names name, Shape shape, int64_t layer) {
+  const Tensor source = files_.require_tensor(name, shape, layer);
+  Tensor result(DType::F32, shape);
+  auto* out = result.data<float>();
+  const int64_t count = shape.elements();
+  switch (source.dtype()) {
+    case DType::F32: std::memcpy(out, source.raw(), static_cast<size_t>(count) * sizeof(float)); break;
+    case DType::F16: f16_to_f32(source.data<uint16_t>(), count, out); break;
+    case DType::BF16: bf16_to_f32(source.data<uint16_t>(), count, out); break;
+    default:
+      throw Error(ErrorCode::bad_file, {.where = files_.path().string() + ": tensor " +
+                                                 layer_name(files_.is_gguf() ? name.gguf : name.hf, layer),
+                                        .expected = "F32, F16 or BF16",
+                                        .got = "type " + std::string(to_string(source.dtype())),
+                                        .advice = "write the file again with this tensor unquantised"});
+  }
+  bytes_ += result.bytes();
+  note(layer_name(files_.is_gguf() ? name.gguf : name.hf, layer), source);
+  files_.release(source);
+  return result;
+}
+
+Norm WeightLoader::norm(Names name, int64_t size, double eps, int64_t layer, float offset) {
+  Norm norm = plain_norm(size, eps);
+  norm.name = layer_name(files_.is_gguf() ? name.gguf : name.hf, layer);
+  norm.weight = vector(name, Shape{size}, layer);
+  if (offset != 0.0F) {
+    auto* weight = norm.weight.data<float>();
+    for (int64_t i = 0; i < size; ++i) weight[i] += offset;
+  }
+  return norm;
+}
+
+Norm WeightLoader::plain_norm(int64_t size, double eps) {
+  Norm norm;
+  norm.size = size;
+  norm.eps = static_cast<float>(eps);
+  return norm;
+}
+
+}  // namespace slipring

@@ -1,0 +1,43 @@
+// Tensors of a model's files -> weights that ops take, with shapes checked and the file's pages given back once packed.
+#pragma once
+
+#include "formats/model_files.h"
+#include "kernels/thread_pool.h"
+#include "ops/weights.h"
+
+namespace slipring {
+
+/// Used while one model is being built. Threads: one.
+class WeightLoader {
+ public:
+  WeightLoader(const ModelFiles& files, ThreadPool& pool) : files_(files), pool_(pool) {}
+
+  /// [out_features, in_features]. @throws Error{bad_file} if it is absent or has another shape
+  Linear linear(Names name, int64_t out_features, int64_t in_features, int64_t layer = -1);
+  /// linear(), with a bias of that name where the files have one.
+  Linear linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features, int64_t layer = -1);
+  /// The same, or an empty Linear where the files have no such tensor.
+  Linear optional_linear(Names name, int64_t out_features, int64_t in_features, int64_t layer = -1);
+  /// [size] as float32, plus `offset` on each element: 1 where a family stores weights relative to one.
+  Norm norm(Names name, int64_t size, double eps, int64_t layer = -1, float offset = 0.0F);
+  /// A norm without weights.
+  static Norm plain_norm(int64_t size, double eps);
+  /// Any plain tensor as float32. @throws Error{bad_file}
+  Tensor vector(Names name, Shape shape, int64_t layer = -1);
+
+  /// Bytes of everything loaded so far.
+  int64_t bytes() const noexcept { return bytes_; }
+  /// A hash over names, shapes, types and a sample of the bytes of everything loaded so far.
+  uint64_t fingerprint() const noexcept { return fingerprint_; }
+
+ private:
+  Linear pack(const std::string& name, const Tensor& tensor);
+  void note(const std::string& name, const Tensor& tensor) noexcept;
+
+  const ModelFiles& files_;
+  ThreadPool& pool_;
+  int64_t bytes_ = 0;
+  uint64_t fingerprint_ = 0xcbf29ce484222325ULL;
+};
+
+}  // namespace slipring
