@@ -1,21 +1,21 @@
 // Prompt in, text out: the loop around a session, a sampler and a detokenizer.
 #pragma once
 
-#include <slipring/sampling.h>
-#include <slipring/session.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <slipring/sampling.h>
+#include <slipring/session.h>
+
 namespace slipring {
 
 struct GenerateOptions {
-  int64_t max_tokens = -1;         ///< tokens to generate; below 0: until the model ends its turn or the context is full
-  bool ignore_end = false;         ///< go on past the model's end-of-turn tokens
-  std::vector<std::string> stop;   ///< generation ends before any of these; never shown
+  int64_t max_tokens = -1;        ///< tokens to generate; below 0: until the model ends its turn or the context is full
+  bool ignore_end = false;        ///< go on past the model's end-of-turn tokens
+  std::vector<std::string> stop;  ///< generation ends before any of these; never shown
   SamplingOptions sampling;
 };
 

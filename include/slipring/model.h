@@ -1,14 +1,14 @@
 // A model that can be run: its weights, its vocabulary and its facts. Load once, share between sessions.
 #pragma once
 
-#include <slipring/model_spec.h>
-#include <slipring/tokenizer.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <slipring/model_spec.h>
+#include <slipring/tokenizer.h>
 
 namespace slipring {
 
@@ -32,8 +32,8 @@ class Model {
   const Tokenizer& tokenizer() const;
   std::shared_ptr<const Tokenizer> shared_tokenizer() const { return tokenizer_; }
   const std::filesystem::path& path() const noexcept { return path_; }
-  int64_t file_bytes() const noexcept { return file_bytes_; }      ///< bytes of the weight files
-  int64_t weight_bytes() const noexcept;                           ///< bytes that the packed weights hold
+  int64_t file_bytes() const noexcept { return file_bytes_; }  ///< bytes of the weight files
+  int64_t weight_bytes() const noexcept;                       ///< bytes that the packed weights hold
   /// 64 bits that differ between models with other weights or another geometry: what a snapshot is checked against.
   uint64_t identity() const noexcept { return identity_; }
 
@@ -58,8 +58,8 @@ std::filesystem::path default_model_path();
 /// Path of the default model's drafter. @throws like default_model_path()
 std::filesystem::path default_drafter_path();
 
-/// The context that a session has when none is asked for: the model's own, but at most this many positions unless asked,
-/// so that a long-context model does not promise memory that the machine lacks.
+/// The context that a session has when none is asked for: the model's own, but at most this many positions unless
+/// asked, so that a long-context model does not promise memory that the machine lacks.
 inline constexpr int64_t kDefaultContext = 8192;
 
 }  // namespace slipring

@@ -1,11 +1,11 @@
 // Facts of a model that are the same whatever runs it: what its layers keep and how far they see.
 #pragma once
 
-#include <slipring/dtype.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <slipring/dtype.h>
 
 namespace slipring {
 

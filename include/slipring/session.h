@@ -1,15 +1,15 @@
 // One conversation with a model: its caches and how many tokens they have seen.
 #pragma once
 
-#include <slipring/dtype.h>
-#include <slipring/model.h>
-#include <slipring/tokenizer.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <vector>
+
+#include <slipring/dtype.h>
+#include <slipring/model.h>
+#include <slipring/tokenizer.h>
 
 namespace slipring {
 
@@ -19,8 +19,8 @@ struct Sequence;
 struct SessionOptions {
   DType kv_dtype = DType::F16;  ///< element type of keys and values: F32, F16 or BF16
   int64_t context = 0;          ///< most tokens; 0: the model's own context
-  int64_t chunk = 512;          ///< most tokens a prefill step computes at once, >= 1: memory against speed, never results
-  int threads = 0;              ///< 1 to 256; 0: all usable cores. Never changes results
+  int64_t chunk = 512;  ///< most tokens a prefill step computes at once, >= 1: memory against speed, never results
+  int threads = 0;      ///< 1 to 256; 0: all usable cores. Never changes results
 };
 
 /// Called between the steps of a long prompt with the tokens done and the total; returning false stops there
@@ -42,7 +42,8 @@ class Session {
 
   /// Appends tokens, in as few steps as the chunk and the rings allow, and gives the logits after the last one
   /// [vocab_size], valid until the next call.
-  /// @throws Error{invalid_argument} for no tokens or an id outside the vocabulary; Error{context_full} naming both numbers;
+  /// @throws Error{invalid_argument} for no tokens or an id outside the vocabulary; Error{context_full} naming both
+  /// numbers;
   ///         nothing is appended then
   std::span<const float> prefill(std::span<const TokenId> tokens, const PrefillProgress& progress = {});
   /// Appends one token; logits after it [vocab_size], valid until the next call. Write-first, so it is the cheap path.
@@ -54,9 +55,9 @@ class Session {
   const Model& model() const noexcept { return *model_; }
   std::shared_ptr<const Model> shared_model() const noexcept { return model_; }
   const SessionOptions& options() const noexcept { return options_; }
-  int64_t length() const noexcept;              ///< tokens seen = position of the next one
+  int64_t length() const noexcept;  ///< tokens seen = position of the next one
   int64_t context() const noexcept { return options_.context; }
-  int64_t kv_bytes_held() const noexcept;       ///< memory of the caches now
+  int64_t kv_bytes_held() const noexcept;               ///< memory of the caches now
   const std::vector<TokenId>& tokens() const noexcept;  ///< everything seen, in order
   /// Forgets everything.
   void clear();

@@ -1,10 +1,10 @@
 // Where the embedded default lies: beside the sources in a build tree, below share/ after an install.
 #include <fmt/format.h>
-#include <slipring/error.h>
-#include <slipring/model.h>
-
 #include <system_error>
 #include <vector>
+
+#include <slipring/error.h>
+#include <slipring/model.h>
 
 namespace slipring {
 namespace {
@@ -22,15 +22,21 @@ std::filesystem::path find(const std::string& name) {
   for (const fs::path& place : places) {
     if (fs::exists(place, ignored)) return place;
   }
+  std::string joined;
+  for (const fs::path& place : places) joined += (joined.empty() ? "" : ", ") + place.string();
   throw Error(ErrorCode::not_found, {.where = "embedded default model " + name,
-                                     .expected = "it at one of: " + fmt::format("{}", fmt::join(places, ", ")),
+                                     .expected = "it at one of: " + joined,
                                      .got = "nothing",
                                      .advice = "install slipring again, or name a model with -m"});
 }
 
 }  // namespace
 
-std::filesystem::path default_model_path() { return find("glimmer-tiny-q8_0.gguf"); }
-std::filesystem::path default_drafter_path() { return find("glimmer-tiny-dflash-q8_0.gguf"); }
+std::filesystem::path default_model_path() {
+  return find("glimmer-tiny-q8_0.gguf");
+}
+std::filesystem::path default_drafter_path() {
+  return find("glimmer-tiny-dflash-q8_0.gguf");
+}
 
 }  // namespace slipring

@@ -26,8 +26,14 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
 }
 
 Model::~Model() = default;
-const ModelSpec& Model::spec() const noexcept { return decoder_->spec(); }
-const Tokenizer& Model::tokenizer() const { return *tokenizer_; }
-int64_t Model::weight_bytes() const noexcept { return decoder_->weight_bytes(); }
+const ModelSpec& Model::spec() const noexcept {
+  return decoder_->spec();
+}
+const Tokenizer& Model::tokenizer() const {
+  return *tokenizer_;
+}
+int64_t Model::weight_bytes() const noexcept {
+  return decoder_->weight_bytes();
+}
 
 }  // namespace slipring

@@ -1,12 +1,12 @@
-#include <fmt/format.h>
-#include <slipring/error.h>
-#include <slipring/sampling.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <limits>
 #include <numeric>
 #include <unordered_map>
+
+#include <slipring/error.h>
+#include <slipring/sampling.h>
 
 namespace slipring {
 namespace {
@@ -143,8 +143,8 @@ TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> hi
   }
   checked_maximum(logits);
   std::vector<float> adjusted;
-  const bool plain = options_.logit_bias.empty() && options_.repeat_penalty == 1.0 && options_.presence_penalty == 0.0 &&
-                     options_.frequency_penalty == 0.0;
+  const bool plain = options_.logit_bias.empty() && options_.repeat_penalty == 1.0 &&
+                     options_.presence_penalty == 0.0 && options_.frequency_penalty == 0.0;
   if (!plain) {
     adjusted = with_bias_and_penalties(logits, history, options_);
     logits = adjusted;

@@ -1,9 +1,9 @@
 #include "engine/sequence.h"
 
+#include <algorithm>
+
 #include <slipring/full_kv_cache.h>
 #include <slipring/ring_kv_cache.h>
-
-#include <algorithm>
 
 namespace slipring {
 

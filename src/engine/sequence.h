@@ -1,12 +1,12 @@
 // One sequence's caches and tokens: what a session, a snapshot and the scheduler hold.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include <slipring/layer_cache.h>
 #include <slipring/model_spec.h>
 #include <slipring/tokenizer.h>
-
-#include <memory>
-#include <vector>
 
 namespace slipring {
 

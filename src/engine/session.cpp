@@ -1,9 +1,9 @@
+#include <algorithm>
 #include <fmt/format.h>
+
 #include <slipring/error.h>
 #include <slipring/session.h>
 #include <slipring/step_plan.h>
-
-#include <algorithm>
 
 #include "engine/step.h"
 
@@ -20,7 +20,9 @@ void check_option(bool sound, const char* name, const char* expected, int64_t go
 
 }  // namespace
 
-std::shared_ptr<Worker> make_worker(int threads) { return std::make_shared<Worker>(threads); }
+std::shared_ptr<Worker> make_worker(int threads) {
+  return std::make_shared<Worker>(threads);
+}
 
 Session::Session(std::shared_ptr<const Model> model, const SessionOptions& options)
     : Session(std::move(model), options, make_worker(options.threads)) {}
@@ -39,9 +41,15 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-int64_t Session::length() const noexcept { return sequence_->length(); }
-int64_t Session::kv_bytes_held() const noexcept { return bytes_held(*sequence_); }
-const std::vector<TokenId>& Session::tokens() const noexcept { return sequence_->tokens; }
+int64_t Session::length() const noexcept {
+  return sequence_->length();
+}
+int64_t Session::kv_bytes_held() const noexcept {
+  return bytes_held(*sequence_);
+}
+const std::vector<TokenId>& Session::tokens() const noexcept {
+  return sequence_->tokens;
+}
 
 void Session::clear() {
   for (const auto& cache : sequence_->caches) cache->clear();
@@ -75,7 +83,8 @@ std::span<const float> Session::prefill(std::span<const TokenId> tokens, const P
   check_room(tokens);
   const auto total = static_cast<int64_t>(tokens.size());
   int64_t done = 0;
-  for (const int64_t length : plan_steps(this->length(), total, options_.chunk, sequence_->ring_capacities)) {
+  for (const PlannedStep& planned : plan_steps(length(), total, options_.chunk, sequence_->ring_capacities)) {
+    const int64_t count = planned.count;
     if (progress && !progress(done, total)) {
       throw Error(ErrorCode::cancelled, {.where = "prompt",
                                          .expected = {},
@@ -83,10 +92,10 @@ std::span<const float> Session::prefill(std::span<const TokenId> tokens, const P
                                          .advice = {}});
     }
     const StepPart part{.sequence = sequence_.get(),
-                        .tokens = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(length)),
-                        .logits = done + length == total ? LogitRows::last : LogitRows::none};
+                        .tokens = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                        .logits = done + count == total ? LogitRows::last : LogitRows::none};
     const Step step(model_->decoder(), *worker_, {&part, 1});
-    done += length;
+    done += count;
     if (done == total) {
       const auto row = step.logits(0);
       logits_.assign(row.begin(), row.end());
@@ -109,7 +118,8 @@ void Session::score(std::span<const TokenId> tokens, const LogitSink& sink, cons
   check_room(tokens);
   const auto total = static_cast<int64_t>(tokens.size());
   int64_t done = 0;
-  for (const int64_t length : plan_steps(this->length(), total, options_.chunk, sequence_->ring_capacities)) {
+  for (const PlannedStep& planned : plan_steps(length(), total, options_.chunk, sequence_->ring_capacities)) {
+    const int64_t count = planned.count;
     if (progress && !progress(done, total)) {
       throw Error(ErrorCode::cancelled, {.where = "scoring",
                                          .expected = {},
@@ -117,11 +127,11 @@ void Session::score(std::span<const TokenId> tokens, const LogitSink& sink, cons
                                          .advice = {}});
     }
     const StepPart part{.sequence = sequence_.get(),
-                        .tokens = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(length)),
+                        .tokens = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
                         .logits = LogitRows::all};
     const Step step(model_->decoder(), *worker_, {&part, 1});
-    for (int64_t i = 0; i < length; ++i) sink(done + i, step.logits(0, i));
-    done += length;
+    for (int64_t i = 0; i < count; ++i) sink(done + i, step.logits(0, i));
+    done += count;
   }
   if (progress) progress(total, total);
 }

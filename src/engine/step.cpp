@@ -45,8 +45,8 @@ void Step::run(const Decoder& decoder, std::span<const int> taps) {
                      .tokens = tokens_,
                      .taps = taps});
   const Value hidden = decoder.forward(worker_.ops);
-  const bool any_logits = std::any_of(parts_.begin(), parts_.end(),
-                                      [](const StepPart& part) { return part.logits != LogitRows::none; });
+  const bool any_logits =
+      std::any_of(parts_.begin(), parts_.end(), [](const StepPart& part) { return part.logits != LogitRows::none; });
   if (any_logits) logits_ = decoder.logits(worker_.ops, hidden);
   for (size_t i = 0; i < parts_.size(); ++i) {
     if (parts_[i].commit) commit(i, sequences_[i].query_len);
@@ -62,8 +62,8 @@ void Step::commit(size_t part, int64_t count) {
 void Step::roll_back() noexcept {
   logits_ = {};
   worker_.ops.end();
-  // A write-first step, or a commit, may have written some layers. The positions they evicted had left the window of the next
-  // query already, so going back is always possible.
+  // A write-first step, or a commit, may have written some layers. The positions they evicted had left the window of
+  // the next query already, so going back is always possible.
   for (size_t i = 0; i < parts_.size(); ++i) {
     Sequence& sequence = *parts_[i].sequence;
     sequence.tokens.resize(static_cast<size_t>(sequences_[i].offset));

@@ -14,17 +14,18 @@ namespace slipring {
 /// One sequence's part of a step.
 struct StepPart {
   Sequence* sequence = nullptr;
-  std::span<const TokenId> tokens;        ///< >= 1
+  std::span<const TokenId> tokens;  ///< >= 1
   LogitRows logits = LogitRows::last;
   /// False keeps the keys and values aside until Step::commit(): verify of drafts. True commits all of them.
   bool commit = true;
 };
 
-/// Runs a step when constructed; its results live as long as it does. A step whose parts each hold one token that is committed
-/// takes the write-first path, any other reads before it writes; the bits are the same.
+/// Runs a step when constructed; its results live as long as it does. A step whose parts each hold one token that is
+/// committed takes the write-first path, any other reads before it writes; the bits are the same.
 ///
 /// Nothing of a sequence changes unless the whole step succeeds: on an exception every cache is as it was.
-/// @pre no sequence appears twice; within a part no ring wraps if it is committed (plan_steps() sees to that; commit() of a
+/// @pre no sequence appears twice; within a part no ring wraps if it is committed (plan_steps() sees to that; commit()
+/// of a
 ///      kept step may wrap, it writes twice then)
 /// Threads: the worker's; one step at a time on a worker.
 class Step {

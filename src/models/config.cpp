@@ -1,6 +1,7 @@
 #include "models/config.h"
 
 #include <fmt/format.h>
+
 #include <slipring/error.h>
 
 namespace slipring {

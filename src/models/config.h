@@ -25,8 +25,8 @@ struct CommonConfig {
   double norm_eps = 0.0;
 };
 
-/// Reads and checks them. head_dim defaults to hidden_size / n_heads, n_kv_heads to n_heads; the vocabulary's size is the
-/// embedding table's where the config does not say.
+/// Reads and checks them. head_dim defaults to hidden_size / n_heads, n_kv_heads to n_heads; the vocabulary's size is
+/// the embedding table's where the config does not say.
 /// @param embedding names of the embedding table
 /// @throws Error{bad_file} naming the key
 CommonConfig read_common_config(const ModelFiles& files, Names embedding);
@@ -38,10 +38,12 @@ struct LayerPattern {
   LayerKind rest = LayerKind::sliding;
 };
 
-/// Kind of each layer: an explicit list in the file (layer_types, or GGUF's sliding_window_pattern array) beats a period in
-/// the file, and a period beats `fallback`. Adds a notice to `spec` when the fallback was used.
-/// @throws Error{bad_file} for a list of another length, an unknown kind, or a window outside 1 .. kMaxContext where a layer slides
-std::vector<LayerKind> read_layer_kinds(const ModelFiles& files, int64_t n_layers, LayerPattern fallback, ModelSpec& spec);
+/// Kind of each layer: an explicit list in the file (layer_types, or GGUF's sliding_window_pattern array) beats a
+/// period in the file, and a period beats `fallback`. Adds a notice to `spec` when the fallback was used.
+/// @throws Error{bad_file} for a list of another length, an unknown kind, or a window outside 1 .. kMaxContext where a
+/// layer slides
+std::vector<LayerKind> read_layer_kinds(const ModelFiles& files, int64_t n_layers, LayerPattern fallback,
+                                        ModelSpec& spec);
 
 /// The window of sliding layers; `fallback` where the file has none (0: it is required), with a notice.
 int64_t read_window(const ModelFiles& files, int64_t fallback, ModelSpec& spec);

@@ -1,12 +1,12 @@
 // What the engine, the tracer and the commands know of a model: its spec and three functions over Ops.
 #pragma once
 
-#include <slipring/model_spec.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <slipring/model_spec.h>
 
 #include "formats/model_files.h"
 #include "kernels/thread_pool.h"

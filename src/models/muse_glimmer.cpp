@@ -1,8 +1,8 @@
 // Muse Glimmer, text: three sliding layers with RoPE, then one full layer without position embedding, and so on.
 //
-// Per layer: norm, attention with scaleless QK norm and a sigmoid gate on its output, norm, residual; norm, SwiGLU, norm,
-// residual (sandwich norms). Embeddings are normed; logits are multiplied, then soft-capped.
-// Reference: Hugging Face transformers, modeling_muse_glimmer.py.
+// Per layer: norm, attention with scaleless QK norm and a sigmoid gate on its output, norm, residual; norm, SwiGLU,
+// norm, residual (sandwich norms). Embeddings are normed; logits are multiplied, then soft-capped. Reference: Hugging
+// Face transformers, modeling_muse_glimmer.py.
 #include <algorithm>
 #include <cmath>
 
@@ -95,17 +95,22 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
     const auto linear = [&](std::string_view hf, std::string_view gguf, int64_t out, int64_t in) {
       return load.linear({hf, gguf}, out, in, i);
     };
-    layer.q = linear("model.language_model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", query_width, hidden);
-    layer.k = linear("model.language_model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight", kv_width, hidden);
-    layer.v = linear("model.language_model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight", kv_width, hidden);
-    layer.gate =
-        linear("model.language_model.layers.{}.self_attn.gate_proj.weight", "blk.{}.attn_gate.weight", query_width, hidden);
-    layer.o =
-        linear("model.language_model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight", hidden, query_width);
+    layer.q =
+        linear("model.language_model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", query_width, hidden);
+    layer.k =
+        linear("model.language_model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight", kv_width, hidden);
+    layer.v =
+        linear("model.language_model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight", kv_width, hidden);
+    layer.gate = linear("model.language_model.layers.{}.self_attn.gate_proj.weight", "blk.{}.attn_gate.weight",
+                        query_width, hidden);
+    layer.o = linear("model.language_model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight", hidden,
+                     query_width);
     const int64_t inner = config.intermediate_size;
-    layer.mlp_gate = linear("model.language_model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", inner, hidden);
+    layer.mlp_gate =
+        linear("model.language_model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", inner, hidden);
     layer.mlp_up = linear("model.language_model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight", inner, hidden);
-    layer.mlp_down = linear("model.language_model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", hidden, inner);
+    layer.mlp_down =
+        linear("model.language_model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", hidden, inner);
 
     LayerSpec& spec = spec_.layers[static_cast<size_t>(i)];
     spec.rope_theta = spec.kind == LayerKind::sliding ? theta : 0.0;

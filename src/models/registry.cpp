@@ -1,9 +1,9 @@
 // Which file runs which architecture. Names are those that the model files use.
-#include <fmt/format.h>
-#include <slipring/error.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
+
+#include <slipring/error.h>
 
 #include "models/families.h"
 

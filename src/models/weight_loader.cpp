@@ -1,9 +1,9 @@
 #include "models/weight_loader.h"
 
-#include <slipring/error.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include <slipring/error.h>
 
 namespace slipring {
 namespace {
@@ -48,7 +48,8 @@ Linear WeightLoader::linear(Names name, int64_t out_features, int64_t in_feature
   return pack(layer_name(files_.is_gguf() ? name.gguf : name.hf, layer), tensor);
 }
 
-Linear WeightLoader::linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features, int64_t layer) {
+Linear WeightLoader::linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features,
+                                      int64_t layer) {
   Linear result = linear(name, out_features, in_features, layer);
   if (!files_.find_tensor(bias, layer).empty()) result.bias = vector(bias, Shape{out_features}, layer);
   return result;
@@ -65,9 +66,15 @@ Tensor WeightLoader::vector(Names name, Shape shape, int64_t layer) {
   auto* out = result.data<float>();
   const int64_t count = shape.elements();
   switch (source.dtype()) {
-    case DType::F32: std::memcpy(out, source.raw(), static_cast<size_t>(count) * sizeof(float)); break;
-    case DType::F16: f16_to_f32(source.data<uint16_t>(), count, out); break;
-    case DType::BF16: bf16_to_f32(source.data<uint16_t>(), count, out); break;
+    case DType::F32:
+      std::memcpy(out, source.raw(), static_cast<size_t>(count) * sizeof(float));
+      break;
+    case DType::F16:
+      f16_to_f32(source.data<uint16_t>(), count, out);
+      break;
+    case DType::BF16:
+      bf16_to_f32(source.data<uint16_t>(), count, out);
+      break;
     default:
       throw Error(ErrorCode::bad_file, {.where = files_.path().string() + ": tensor " +
                                                  layer_name(files_.is_gguf() ? name.gguf : name.hf, layer),

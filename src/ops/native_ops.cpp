@@ -1,13 +1,13 @@
 #include "ops/native_ops.h"
 
-#include <fmt/format.h>
-#include <slipring/error.h>
-#include <slipring/write_first.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fmt/format.h>
 #include <new>
+
+#include <slipring/error.h>
+#include <slipring/write_first.h>
 
 namespace slipring {
 namespace {
@@ -50,7 +50,9 @@ struct NativeOps::PendingLayer {
 };
 
 NativeOps::NativeOps(ThreadPool& pool) : pool_(pool) {}
-NativeOps::~NativeOps() { end(); }
+NativeOps::~NativeOps() {
+  end();
+}
 
 void NativeOps::begin(const StepInput& input) {
   end();
@@ -98,7 +100,9 @@ int64_t NativeOps::scratch_bytes() const noexcept {
 
 // ---- values
 
-void NativeOps::retain(int32_t id) noexcept { ++slots_[static_cast<size_t>(id)]->references; }
+void NativeOps::retain(int32_t id) noexcept {
+  ++slots_[static_cast<size_t>(id)]->references;
+}
 
 void NativeOps::release(int32_t id) noexcept {
   Slot& slot = *slots_[static_cast<size_t>(id)];
@@ -110,7 +114,9 @@ void NativeOps::release(int32_t id) noexcept {
   free_slots_.push_back(id);
 }
 
-NativeOps::Slot& NativeOps::slot(const Value& value) const { return *slots_[static_cast<size_t>(value.id())]; }
+NativeOps::Slot& NativeOps::slot(const Value& value) const {
+  return *slots_[static_cast<size_t>(value.id())];
+}
 
 Value NativeOps::make(int64_t rows, int64_t cols) {
   if (free_slots_.empty()) {
@@ -121,7 +127,8 @@ Value NativeOps::make(int64_t rows, int64_t cols) {
   }
   const int64_t need = std::max<int64_t>(rows * cols, 16);
   Buffer buffer;
-  // The smallest free buffer that fits, the most recent first among equals: it is the one still in the processor's caches.
+  // The smallest free buffer that fits, the most recent first among equals: it is the one still in the processor's
+  // caches.
   auto best = free_buffers_.end();
   for (auto it = free_buffers_.begin(); it != free_buffers_.end(); ++it) {
     if (it->capacity >= need && (best == free_buffers_.end() || it->capacity <= best->capacity)) best = it;
@@ -169,8 +176,12 @@ std::span<const float> NativeOps::data(const Value& value) const {
   const Slot& source = slot(value);
   return {source.values, static_cast<size_t>(source.rows * source.cols)};
 }
-int64_t NativeOps::rows(const Value& value) const { return slot(value).rows; }
-int64_t NativeOps::cols(const Value& value) const { return slot(value).cols; }
+int64_t NativeOps::rows(const Value& value) const {
+  return slot(value).rows;
+}
+int64_t NativeOps::cols(const Value& value) const {
+  return slot(value).cols;
+}
 
 void NativeOps::expect_cols(const char* op, const Value& x, int64_t cols) const {
   if (slot(x).cols == cols) return;
@@ -182,11 +193,11 @@ void NativeOps::expect_cols(const char* op, const Value& x, int64_t cols) const 
 
 void NativeOps::expect_same(const char* op, const Value& a, const Value& b) const {
   if (slot(a).rows == slot(b).rows && slot(a).cols == slot(b).cols) return;
-  throw Error(ErrorCode::shape_mismatch, {.where = op,
-                                          .expected = "two values of one shape",
-                                          .got = fmt::format("[{}, {}] and [{}, {}]", slot(a).rows, slot(a).cols,
-                                                             slot(b).rows, slot(b).cols),
-                                          .advice = {}});
+  throw Error(ErrorCode::shape_mismatch,
+              {.where = op,
+               .expected = "two values of one shape",
+               .got = fmt::format("[{}, {}] and [{}, {}]", slot(a).rows, slot(a).cols, slot(b).rows, slot(b).cols),
+               .advice = {}});
 }
 
 // ---- inputs
@@ -276,7 +287,8 @@ const NativeOps::RopeTable& NativeOps::rope_table(const Rope& rope) {
     for (int64_t i = 0; i < sequence.query_len; ++i) {
       const auto position = static_cast<float>(sequence.offset + i);
       for (const float inverse : rope.inverse_frequencies) {
-        // The angle in float32, as models are trained and references compute it; its cosine as exactly as float32 holds it.
+        // The angle in float32, as models are trained and references compute it; its cosine as exactly as float32 holds
+        // it.
         const double angle = position * inverse;
         table.cos[at] = static_cast<float>(std::cos(angle) * rope.magnitude);
         table.sin[at] = static_cast<float>(std::sin(angle) * rope.magnitude);
@@ -351,7 +363,8 @@ Value NativeOps::columns(const Value& x, int64_t first, int64_t count) {
   Value y = make(source.rows, count);
   float* out = slot(y).out();
   for (int64_t row = 0; row < source.rows; ++row) {
-    std::memcpy(out + row * count, source.values + row * source.cols + first, static_cast<size_t>(count) * sizeof(float));
+    std::memcpy(out + row * count, source.values + row * source.cols + first,
+                static_cast<size_t>(count) * sizeof(float));
   }
   return y;
 }
@@ -361,7 +374,8 @@ Value NativeOps::logit_rows(const Value& x) {
   bool all = true;
   int64_t wanted = 0;
   for (const StepSequence& sequence : input_.sequences) {
-    const bool every = sequence.logits == LogitRows::all || (sequence.logits == LogitRows::last && sequence.query_len == 1);
+    const bool every =
+        sequence.logits == LogitRows::all || (sequence.logits == LogitRows::last && sequence.query_len == 1);
     all = all && every;
     wanted += sequence.logits == LogitRows::all ? sequence.query_len : sequence.logits == LogitRows::last ? 1 : 0;
   }
@@ -370,8 +384,9 @@ Value NativeOps::logit_rows(const Value& x) {
   float* out = slot(y).out();
   int64_t row = 0;
   for (const StepSequence& sequence : input_.sequences) {
-    const int64_t count =
-        sequence.logits == LogitRows::all ? sequence.query_len : sequence.logits == LogitRows::last ? 1 : 0;
+    const int64_t count = sequence.logits == LogitRows::all    ? sequence.query_len
+                          : sequence.logits == LogitRows::last ? 1
+                                                               : 0;
     const int64_t from = row + sequence.query_len - count;
     std::memcpy(out, source.values + from * source.cols, static_cast<size_t>(count * source.cols) * sizeof(float));
     out += count * source.cols;
@@ -419,7 +434,9 @@ KVHandle NativeOps::fetch_and_concat(int layer, const Value& k, const Value& v) 
   return {static_cast<int32_t>(views_.size() - 1)};
 }
 
-void NativeOps::update(int layer, const Value& k, const Value& v) { round(layer, k, v).update = true; }
+void NativeOps::update(int layer, const Value& k, const Value& v) {
+  round(layer, k, v).update = true;
+}
 
 KVHandle NativeOps::update_and_fetch(int layer, const Value& k, const Value& v) {
   const PendingLayer& pending = round(layer, k, v);

@@ -1,15 +1,15 @@
 // NativeOps: every op computes at once, over float32 buffers that are reused from step to step.
 #pragma once
 
-#include <slipring/kv_view.h>
-#include <slipring/layer_cache.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include <slipring/kv_view.h>
+#include <slipring/layer_cache.h>
 
 #include "kernels/attention.h"
 #include "kernels/thread_pool.h"
@@ -32,10 +32,10 @@ struct StepSequence {
 struct StepInput {
   StepMode mode = StepMode::prefill;
   std::span<const StepSequence> sequences;
-  std::span<const int32_t> tokens;       ///< [T]; empty when embeddings are given
+  std::span<const int32_t> tokens;    ///< [T]; empty when embeddings are given
   const float* embeddings = nullptr;  ///< [T, embedding_cols], or null
   int64_t embedding_cols = 0;
-  std::span<const int> taps;             ///< layers whose output is wanted
+  std::span<const int> taps;  ///< layers whose output is wanted
 };
 
 /// Threads: one at a time; it uses all threads of its pool.
@@ -50,8 +50,9 @@ class NativeOps final : public Ops {
   /// Main mode is refused where a ring would be written before it is read by more than one query.
   /// @throws Error{write_first_needs_single_token} before anything is computed or written
   void begin(const StepInput& input);
-  /// Writes the first `count` positions of sequence `index` into its caches (rings in as few updates as fit) and drops the rest.
-  /// In main mode the step has written already; then count must be the sequence's query_len, and nothing more happens.
+  /// Writes the first `count` positions of sequence `index` into its caches (rings in as few updates as fit) and drops
+  /// the rest. In main mode the step has written already; then count must be the sequence's query_len, and nothing more
+  /// happens.
   void commit(size_t index, int64_t count);
   /// Rows of `value`, valid while the handle lives and until the next op.
   std::span<const float> data(const Value& value) const;
@@ -110,8 +111,8 @@ class NativeOps final : public Ops {
   std::vector<int32_t> free_slots_;
   std::vector<Buffer> free_buffers_;
   std::vector<RopeTable> rope_tables_;
-  std::vector<PendingLayer> pending_;              // by layer
-  std::vector<std::vector<KVView>> views_;         // by KVHandle, one view a sequence
+  std::vector<PendingLayer> pending_;       // by layer
+  std::vector<std::vector<KVView>> views_;  // by KVHandle, one view a sequence
   std::vector<Value> taps_;
 };
 

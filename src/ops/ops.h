@@ -1,4 +1,5 @@
-// What a model's forward pass is written against. One text of the model runs eagerly (NativeOps) and is traced (TraceOps).
+// What a model's forward pass is written against. One text of the model runs eagerly (NativeOps) and is traced
+// (TraceOps).
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ enum class StepMode : uint8_t {
   prefill  ///< read (concat), then write: any number of tokens
 };
 
-/// Threads: an Ops object belongs to one thread at a time. Every op checks its inputs: Error{shape_mismatch} naming the op.
+/// Threads: an Ops object belongs to one thread at a time. Every op checks its inputs: Error{shape_mismatch} naming the
+/// op.
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -51,9 +53,9 @@ class Ops {
   virtual StepMode mode() const = 0;
 
   // Inputs of the step.
-  virtual Value token_ids() = 0;               ///< [T] ids, good for embedding() only
-  virtual bool has_embeddings() const = 0;     ///< true: the caller gives hidden states in place of ids
-  virtual Value input_embeddings() = 0;        ///< [T, hidden_size]
+  virtual Value token_ids() = 0;            ///< [T] ids, good for embedding() only
+  virtual bool has_embeddings() const = 0;  ///< true: the caller gives hidden states in place of ids
+  virtual Value input_embeddings() = 0;     ///< [T, hidden_size]
 
   // Compute. A Value passed by value and moved in (its last handle) may be computed in place.
   virtual Value embedding(const Value& ids, const Linear& table) = 0;  ///< rows of the table
@@ -66,17 +68,17 @@ class Ops {
   virtual Value sigmoid_gate(Value x, const Value& gate) = 0;                   ///< x * sigmoid(gate)
   virtual Value add(Value a, const Value& b) = 0;
   virtual Value scale(Value x, float factor) = 0;
-  virtual Value softcap(Value x, float cap) = 0;                     ///< cap * tanh(x / cap)
+  virtual Value softcap(Value x, float cap) = 0;                            ///< cap * tanh(x / cap)
   virtual Value columns(const Value& x, int64_t first, int64_t count) = 0;  ///< x[:, first : first + count]
   /// The rows whose logits the step's caller asked for: every one, the last of each sequence, or none.
   virtual Value logit_rows(const Value& x) = 0;
 
-  // Caches, by layer number. k and v are [T, n_kv_heads * head_dim]; they are rounded to the cache's dtype before anyone
-  // sees them, so reading them now from the step or later from the cache gives the same bits.
+  // Caches, by layer number. k and v are [T, n_kv_heads * head_dim]; they are rounded to the cache's dtype before
+  // anyone sees them, so reading them now from the step or later from the cache gives the same bits.
   /// The past as it stood before the step, then the step's own keys. Read-only, any T.
   virtual KVHandle fetch_and_concat(int layer, const Value& k, const Value& v) = 0;
-  /// Writes the step's keys and values. An eager step carries the write out when it is committed, so that a step that fails
-  /// half-way, or a draft that is rejected, has written nothing.
+  /// Writes the step's keys and values. An eager step carries the write out when it is committed, so that a step that
+  /// fails half-way, or a draft that is rejected, has written nothing.
   virtual void update(int layer, const Value& k, const Value& v) = 0;
   /// Writes, then reads. @throws Error{write_first_needs_single_token} for a ring and more than one token a sequence
   virtual KVHandle update_and_fetch(int layer, const Value& k, const Value& v) = 0;
@@ -92,8 +94,8 @@ class Ops {
   Value handle(int32_t id) { return Value(this, id); }
 };
 
-/// Attention of one layer through its cache, in the way that the step's mode allows: the one place where a model meets the
-/// ring. Prefill reads before it writes; main writes first, which is right for one token and refused for more.
+/// Attention of one layer through its cache, in the way that the step's mode allows: the one place where a model meets
+/// the ring. Prefill reads before it writes; main writes first, which is right for one token and refused for more.
 Value attend(Ops& ops, int layer, const Value& q, const Value& k, const Value& v, const AttentionSpec& spec);
 
 inline Value::Value(const Value& other) : ops_(other.ops_), id_(other.id_) {

@@ -1,11 +1,11 @@
 // The weights that ops take. Immutable once loaded; they carry their names so that a traced program can refer to them.
 #pragma once
 
-#include <slipring/tensor.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <slipring/tensor.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/packed_matrix.h"
@@ -30,7 +30,8 @@ struct Norm {
   NormKind kind = NormKind::rms;
   int64_t size = 0;  ///< elements normalised together: hidden_size, or head_dim for per-head norms
   float eps = 0.0F;
-  Tensor weight;  ///< [size] F32, ready to multiply (an offset of 1, where a family has one, is already added); or empty
+  Tensor
+      weight;  ///< [size] F32, ready to multiply (an offset of 1, where a family has one, is already added); or empty
 };
 
 /// Rotary position embedding.

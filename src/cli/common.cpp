@@ -1,0 +1,180 @@
+#include "cli/common.h"
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fmt/format.h>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <sstream>
+#include <unistd.h>
+
+#include <slipring/error.h>
+
+namespace slipring::cli {
+namespace {
+
+constexpr int64_t kMaxInputBytes = int64_t{1} << 30;
+std::atomic<bool> g_interrupted{false};
+
+void on_interrupt(int) {
+  if (g_interrupted.exchange(true)) _exit(130);
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+void ModelFlags::add(CLI::App& command) {
+  command.add_option("-m,--model", model, "GGUF file or Hugging Face folder; without it, the embedded glimmer-tiny")
+      ->type_name("PATH");
+  command.add_option("-t,--threads", threads, "Threads; 0: all cores. Never changes the result")
+      ->type_name("N")
+      ->check(CLI::Range(0, 256));
+}
+
+std::shared_ptr<const Model> ModelFlags::load() const {
+  return Model::load(model, {.threads = threads});
+}
+
+void SessionFlags::add(CLI::App& command) {
+  command.add_option("-c,--ctx", context, "Most tokens of prompt and answer; 0: the model's own limit")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  command
+      .add_option("--chunk", chunk, "Tokens a prefill step computes at once: memory against speed, never the result")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command.add_option("--kv", kv, "Element type of keys and values: f32, f16 or bf16")
+      ->type_name("TYPE")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+}
+
+SessionOptions SessionFlags::options(int threads) const {
+  return {.kv_dtype = dtype_from_name(kv).value(), .context = context, .chunk = chunk, .threads = threads};
+}
+
+void SamplingFlags::add(CLI::App& command) {
+  command.add_option("--temp", options.temperature, "Temperature; 0: always the likeliest token")
+      ->type_name("X")
+      ->capture_default_str();
+  command.add_option("--top-k", options.top_k, "Draw from the K likeliest tokens; 0: all")
+      ->type_name("K")
+      ->capture_default_str();
+  command
+      .add_option("--top-p", options.top_p, "Draw from the likeliest tokens that together have probability P; 1: all")
+      ->type_name("P")
+      ->capture_default_str();
+  command.add_option("--min-p", options.min_p, "Draw from tokens at least P times as likely as the likeliest; 0: all")
+      ->type_name("P")
+      ->capture_default_str();
+  command.add_option("--repeat-penalty", options.repeat_penalty, "Penalty on the last 64 tokens; 1: none")
+      ->type_name("X")
+      ->capture_default_str();
+  command
+      .add_option("-s,--seed", seed, "Seed of the draws; the same seed gives the same text. -1: a new one each time")
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+SamplingOptions SamplingFlags::resolved() const {
+  SamplingOptions result = options;
+  result.seed = seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device{}();
+  return result;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const auto slurp = [&path](std::istream& in) {
+    std::string text;
+    char block[1 << 16];
+    while (in.read(block, sizeof(block)) || in.gcount() > 0) {
+      text.append(block, static_cast<size_t>(in.gcount()));
+      if (static_cast<int64_t>(text.size()) > kMaxInputBytes) {
+        throw Error(ErrorCode::invalid_argument,
+                    {.where = path.string(), .expected = "at most 1 GiB of text", .got = "more", .advice = {}});
+      }
+    }
+    if (in.bad()) {
+      throw Error(ErrorCode::io, {.where = path.string(), .expected = {}, .got = "read error", .advice = {}});
+    }
+    return text;
+  };
+  if (path == "-") return slurp(std::cin);
+  std::error_code ignored;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::not_found,
+                {.where = path.string(), .expected = "a file that can be read", .got = "none", .advice = {}});
+  }
+  return slurp(file);
+}
+
+std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& where) {
+  std::vector<TokenId> ids;
+  constexpr std::string_view kSeparators = " ,\t\r\n";
+  size_t at = 0;
+  while ((at = text.find_first_not_of(kSeparators, at)) != std::string_view::npos) {
+    const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    TokenId id = 0;
+    const auto [stop, problem] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (problem != std::errc{} || stop != word.data() + word.size()) {
+      throw Error(ErrorCode::invalid_argument, {.where = where,
+                                                .expected = "token ids: whole numbers",
+                                                .got = "\"" + std::string(word.substr(0, 40)) + "\"",
+                                                .advice = {}});
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+std::string human_bytes(int64_t bytes) {
+  const auto x = static_cast<double>(bytes);
+  if (x < 1e3) return fmt::format("{} B", bytes);
+  if (x < 1e6) return fmt::format("{:.1f} KB", x / 1e3);
+  if (x < 1e9) return fmt::format("{:.1f} MB", x / 1e6);
+  return fmt::format("{:.2f} GB", x / 1e9);
+}
+
+ProgressLine::ProgressLine(std::string what) : what_(std::move(what)), started_(now()), terminal_(isatty(2) != 0) {}
+ProgressLine::~ProgressLine() {
+  clear();
+}
+
+void ProgressLine::show(int64_t done, int64_t total) {
+  const double time = now();
+  if (!terminal_ || time - started_ < 1.0 || (time - shown_ < 0.1 && done < total)) return;
+  shown_ = time;
+  visible_ = true;
+  const double rate = static_cast<double>(done) / (time - started_);
+  const double left = rate > 0 ? static_cast<double>(total - done) / rate : 0;
+  fmt::print(stderr, "\r\x1b[2K{}: {} of {} tokens ({:.0f} %), {:.0f} tokens/s, {:.0f} s left", what_, done, total,
+             100.0 * static_cast<double>(done) / static_cast<double>(total), rate, left);
+  std::fflush(stderr);
+}
+
+void ProgressLine::clear() {
+  if (!visible_) return;
+  fmt::print(stderr, "\r\x1b[2K");
+  visible_ = false;
+}
+
+bool interrupted() noexcept {
+  return g_interrupted.load();
+}
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+}  // namespace slipring::cli

@@ -1,0 +1,115 @@
+// slipring run: prompt in, streamed text out.
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <unistd.h>
+
+#include <slipring/error.h>
+#include <slipring/generate.h>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+
+namespace slipring::cli {
+namespace {
+
+struct RunFlags {
+  ModelFlags model;
+  SessionFlags session;
+  SamplingFlags sampling;
+  std::string prompt;
+  std::string file;
+  int64_t max_tokens = 256;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool special = false;
+  bool quiet = false;
+};
+
+std::string read_prompt(const RunFlags& flags, bool have_prompt) {
+  if (!flags.file.empty()) return read_file(flags.file);
+  if (have_prompt) return flags.prompt;
+  if (isatty(0) != 0) {
+    throw Error(ErrorCode::invalid_argument, {.where = "prompt",
+                                              .expected = "-p TEXT, -f FILE, or text on standard input",
+                                              .got = "none",
+                                              .advice = "try: slipring run -p \"In the beginning\""});
+  }
+  return read_file("-");
+}
+
+double rate(int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+}
+
+void print_summary(const Session& session, const GenerateResult& result, uint64_t seed) {
+  const ModelSpec& spec = session.model().spec();
+  const int64_t without = kv_bytes_without_rings(spec, session.length(), session.options().kv_dtype);
+  fmt::print(stderr, "prefill {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}; seed {}\n",
+             result.prompt_tokens, rate(result.prompt_tokens, result.prefill_seconds), result.tokens.size(),
+             rate(result.decode_steps, result.decode_seconds), to_string(result.finish), seed);
+  fmt::print(stderr, "KV memory {} at {} tokens; without rings {}\n", human_bytes(session.kv_bytes_held()),
+             session.length(), human_bytes(without));
+}
+
+void run(const RunFlags& flags, bool have_prompt) {
+  catch_interrupts();
+  const std::string prompt_text = read_prompt(flags, have_prompt);
+  const auto model = flags.model.load();
+  for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
+  Session session(model, flags.session.options(flags.model.threads));
+
+  GenerateOptions options;
+  options.max_tokens = flags.max_tokens;
+  options.stop = flags.stop;
+  options.ignore_end = flags.ignore_eos;
+  options.sampling = flags.sampling.resolved();
+  const auto control = flags.special ? ControlTokens::parse : ControlTokens::as_text;
+  const auto prompt = encode_prompt(model->tokenizer(), prompt_text, control);
+
+  ProgressLine progress("reading the prompt");
+  const auto on_prefill = [&progress](int64_t done, int64_t total) {
+    progress.show(done, total);
+    if (done == total) progress.clear();
+    return !interrupted();
+  };
+  bool ends_with_newline = true;
+  const auto on_text = [&ends_with_newline](std::string_view piece) {
+    if (std::fwrite(piece.data(), 1, piece.size(), stdout) != piece.size() || std::fflush(stdout) != 0) {
+      throw Error(ErrorCode::io,
+                  {.where = "standard output", .expected = {}, .got = "cannot be written", .advice = {}});
+    }
+    ends_with_newline = piece.back() == '\n';
+    return !interrupted();
+  };
+  const GenerateResult result = generate(session, prompt, options, on_text, on_prefill);
+  if (!ends_with_newline) on_text("\n");
+  if (!flags.quiet) print_summary(session, result, options.sampling.seed);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand("run", "Generate text from a prompt; it streams to standard output");
+  command->add_option("-p,--prompt", flags->prompt, "The prompt")->type_name("TEXT");
+  command->add_option("-f,--file", flags->file, "Read the prompt from a file; - is standard input")->type_name("FILE");
+  command
+      ->add_option("-n,--predict", flags->max_tokens,
+                   "Most tokens to generate; -1: until the model ends or the context is full")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
+  flags->model.add(*command);
+  flags->session.add(*command);
+  flags->sampling.add(*command);
+  command->add_option("--stop", flags->stop, "End before this text appears; may be given several times")
+      ->type_name("TEXT");
+  command->add_flag("--ignore-eos", flags->ignore_eos, "Go on where the model would end");
+  command->add_flag("--special", flags->special, "Control tokens spelled in the prompt become control tokens");
+  command->add_flag("-q,--quiet", flags->quiet, "Nothing but the text");
+  command->footer("Example: slipring run -m model.gguf -p \"In the beginning\" -n 64 --temp 0");
+  command->callback([flags, command] { run(*flags, command->count("--prompt") > 0); });
+}
+
+}  // namespace slipring::cli
