@@ -30,6 +30,9 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// Ids of `text`; never adds BOS or EOS. Invalid UTF-8 is encoded byte by byte where the vocabulary has byte tokens.
+  /// User-defined tokens are found in either mode, as the reference tokenizers do. Of ids that share one string the
+  /// lowest is used. decode() returns the text, except that a SentencePiece vocabulary cannot tell U+2581 from a space,
+  /// and for what the file's normaliser changes.
   /// Time is near-linear in the text's length, whatever it holds.
   /// @throws Error{invalid_argument} where a byte has no token
   virtual std::vector<TokenId> encode(std::string_view text, ControlTokens control = ControlTokens::as_text) const = 0;
@@ -44,10 +47,14 @@ class Tokenizer {
   virtual std::optional<TokenId> find(std::string_view token) const = 0;
 
   /// Bytes of all ids, one after the other: the definition of decoding. May hold invalid UTF-8.
-  /// SentencePiece vocabularies that add a space prefix drop one leading space of the first token.
+  /// SentencePiece vocabularies that add a space prefix drop one leading space of the first token that is no control
+  /// token.
   std::string decode(std::span<const TokenId> ids, bool show_control = false) const;
   /// True where decode() drops the first token's leading space.
   virtual bool drops_leading_space() const noexcept = 0;
+  /// Whether a space in front of this token can be one that encoding added (false for user-defined tokens, whose text
+  /// is taken as it is).
+  virtual bool leading_space_is_added(TokenId id) const;
 
   virtual int64_t size() const noexcept = 0;
   virtual std::optional<TokenId> bos() const noexcept = 0;
@@ -59,11 +66,16 @@ class Tokenizer {
   virtual const std::optional<std::string>& chat_template() const noexcept = 0;
 };
 
+/// `ids` with exactly one BOS in front, where the model expects one: put there if the first id is another, and repeats
+/// of it at the front removed. Ids of a model that expects none come back as they are.
+std::vector<TokenId> with_one_bos(const Tokenizer& tokenizer, std::vector<TokenId> ids);
+
 /// Joins tokens to text without ever emitting half a character: bytes wait until their UTF-8 character is whole.
 /// Invalid bytes become U+FFFD, one a maximal invalid subpart, exactly as if the whole text had been decoded at once.
 class Detokenizer {
  public:
-  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer);
+  /// @param continues_text the tokens follow a text that is shown already, so the first one's space is part of it
+  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool continues_text = false);
   /// Text that became certain with this token; may be empty.
   std::string add(TokenId id);
   /// The unfinished tail, once, at the end.
@@ -72,7 +84,7 @@ class Detokenizer {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string pending_;
-  bool first_ = true;
+  bool first_;
 };
 
 /// Replaces invalid UTF-8 as Detokenizer does. The joined output of a Detokenizer equals this of decode().

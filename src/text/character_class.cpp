@@ -1,0 +1,17 @@
+#include "text/character_class.h"
+
+#include <string>
+
+#include "text/regex.h"
+#include "text/utf8.h"
+
+namespace slipring {
+
+bool is_word(uint32_t c) {
+  static const Regex word(R"(\w)", "word characters");
+  std::string text;
+  utf8::append(text, c);
+  return Regex::Search(word, text).next().has_value();
+}
+
+}  // namespace slipring

@@ -1,0 +1,76 @@
+// What a tokenizer's files say, in one form for GGUF and tokenizer.json; the loaders fill it, BpeTokenizer runs it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <slipring/tokenizer.h>
+
+#include "text/added_tokens.h"
+#include "text/normalizer.h"
+#include "text/pre_tokenizer.h"
+
+namespace slipring {
+
+/// The kinds of GGUF's token_type, with its numbers.
+enum class TokenKind : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+/// How token strings spell bytes.
+enum class Spelling : uint8_t {
+  byte_level,    ///< GPT-2's characters for bytes
+  sentencepiece  ///< plain text with "▁" for spaces, and byte tokens "<0x41>"
+};
+
+struct MergeRule {
+  std::string left;
+  std::string right;
+};
+
+struct Vocabulary {
+  std::string where;  ///< the file, for errors
+  Spelling spelling = Spelling::byte_level;
+  std::vector<std::string> tokens;
+  std::vector<TokenKind> kinds;  ///< as many as tokens
+
+  std::vector<MergeRule> merges;       ///< first to last; empty where `scores` rule
+  bool merges_may_be_unknown = false;  ///< a merge that names no token is passed over instead of refused
+  std::vector<float> scores;           ///< as many as tokens, or empty
+  bool byte_fallback = false;
+  std::optional<TokenId> unknown;  ///< what encoding falls back to
+  bool fuse_unknown = false;
+  bool whole_piece_first = false;
+
+  AddedTokens added;             ///< looked for in the text as it is
+  AddedTokens added_normalized;  ///< looked for in normalised text
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+
+  bool drops_leading_space = false;
+  /// The strings of user-defined tokens are their bytes; else they are spelt like any other token's.
+  bool user_defined_is_literal = true;
+  std::optional<TokenId> bos;
+  bool add_bos = false;
+  std::vector<TokenId> end_of_turn;
+  std::optional<std::string> chat_template;
+};
+
+class ModelFiles;
+
+/// From tokenizer.ggml.* keys. @throws Error{bad_file, unsupported, not_found} naming the key
+Vocabulary read_gguf_vocabulary(const ModelFiles& files);
+/// From tokenizer.json, tokenizer_config.json, generation_config.json and chat_template.jinja of a folder.
+/// @throws Error{bad_file, unsupported, not_found} naming the file and field
+Vocabulary read_hf_vocabulary(const ModelFiles& files);
+
+/// Adds the control tokens of well-known turn ends ("<|eot_id|>", "<end_of_turn>" ...) to end_of_turn: for files that
+/// name no turn end of their own besides the text's.
+void add_turn_ends_by_name(Vocabulary& vocabulary);
+
+/// The one byte that a token like "<0x0A>" stands for.
+std::optional<uint8_t> parse_byte_token(std::string_view token);
+
+/// SentencePiece's stand-in for the space, U+2581.
+inline constexpr std::string_view space_mark = "\xE2\x96\x81";
+
+}  // namespace slipring
