@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include <slipring/tensor.h>
@@ -10,14 +11,12 @@
 
 namespace slipring {
 
-/// Rows (output features) are interleaved in tiles of kTileRows so that one SIMD lane owns one row and the K loop runs
+/// Rows (output features) are interleaved in tiles of 16 so that one SIMD lane owns one row and the K loop runs
 /// in one fixed order: a row of activations gives the same bits alone or among 512, on any number of threads, on any
 /// SIMD target. Bytes stay within a few percent of the source type. Immutable after pack(); safe to share between
 /// threads.
 class PackedMatrix {
  public:
-  static constexpr int kTileRows = 16;
-
   PackedMatrix() = default;
 
   /// Packs `weight` [rows, cols], any plain float type or quantised type of dtype.h.
@@ -34,12 +33,15 @@ class PackedMatrix {
   /// Row `row` as float32, exactly the source's dequantised values: embedding lookup. @pre 0 <= row < rows
   void dequantise_row(int64_t row, float* out) const;
 
+  /// Tile `index` (rows 16 index to 16 index + 15) as laid out in packed_layout.h, and its size. For kernels.
+  const uint8_t* tile(int64_t index) const noexcept { return storage_.data<uint8_t>() + index * tile_bytes(); }
+  int64_t tile_bytes() const noexcept;
+
  private:
-  friend struct MatmulAccess;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
   DType dtype_ = DType::F32;
-  Tensor storage_;
+  Tensor storage_;  ///< bytes, see packed_layout.h
 };
 
 /// Activations quantised once for all the matrices that read them: int8 in blocks of 32 with a float scale each, row by
@@ -59,12 +61,16 @@ class Activations {
   int64_t cols() const noexcept { return cols_; }
   /// Quantises on the first call (each row alone, in parallel over rows).
   const QuantisedActivations& quantised(ThreadPool& pool);
+  /// The values in tiles of 16 rows, each tile [cols][rows of the tile], for float weights: a kernel then reads one
+  /// column of all its rows from consecutive memory. Made on the first call; a single row is its own tile.
+  const float* interleaved(ThreadPool& pool);
 
  private:
   const float* values_;
   int64_t rows_;
   int64_t cols_;
   std::unique_ptr<QuantisedActivations> quantised_;
+  Tensor interleaved_;
 };
 
 /// One product of several that share their activations (q, k, v and gate; gate and up): run as one parallel region.

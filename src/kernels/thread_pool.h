@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace slipring {
@@ -14,7 +13,7 @@ namespace slipring {
 class ThreadPool {
  public:
   /// @param threads team size including the caller, 1 to 256; 0 means the number of usable cores
-  /// @throws Error{invalid_argument} outside that range
+  /// @throws Error{invalid_argument} outside that range, or if SLIPRING_TARGET names no target (targets.h)
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -24,10 +23,18 @@ class ThreadPool {
 
   /// Calls task(i, worker) for every i in [0, count), each exactly once, and returns when all have returned.
   /// `worker` is in [0, threads()) and no two concurrent calls share one: it indexes scratch memory. Which worker gets
-  /// which i is not fixed, so a task's result must not depend on it.
-  void parallel_for(int64_t count, const std::function<void(int64_t i, int worker)>& task);
+  /// which i is not fixed, so a task's result must not depend on it. `task` is called by reference, never copied.
+  template <class Task>
+  void parallel_for(int64_t count, const Task& task) {
+    run(
+        count, [](const void* context, int64_t i, int worker) { (*static_cast<const Task*>(context))(i, worker); },
+        &task);
+  }
 
  private:
+  using Call = void (*)(const void* context, int64_t i, int worker);
+  void run(int64_t count, Call call, const void* context);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "kernels/matmul_tile.h"
+#include "kernels/packed_layout.h"
+
+namespace slipring {
+namespace {
+
+constexpr int64_t kRowTile = QuantisedActivations::kTile;
+/// Bytes of activations that one pass over the weights keeps in a core's second-level cache.
+constexpr int64_t kActivationBytes = 384 * 1024;
+
+/// Writes a tile's sums [rows][16] to y, leaving out the padding rows of the last tile.
+void store(const float* sums, int64_t rows, const MatmulOutput& output, int64_t tile, int64_t first_row) {
+  const int64_t n = output.weight->rows();
+  const int64_t first = tile * kTileRows;
+  const int64_t count = std::min<int64_t>(kTileRows, n - first);
+  for (int64_t m = 0; m < rows; ++m) {
+    float* y = output.y + (first_row + m) * n + first;
+    const float* sum = sums + m * kTileRows;
+    if (output.bias != nullptr) {
+      for (int64_t i = 0; i < count; ++i) y[i] = sum[i] + output.bias[first + i];
+    } else if (count == kTileRows) {
+      std::memcpy(y, sum, kTileRows * sizeof(float));
+    } else {
+      std::memcpy(y, sum, static_cast<size_t>(count) * sizeof(float));
+    }
+  }
+}
+
+/// An output with what its tiles need.
+struct Job {
+  const MatmulOutput* output;
+  FloatTile float_kernel;
+  QuantisedTile quantised_kernel;
+  int64_t end;  ///< tiles of this and all earlier outputs
+};
+
+}  // namespace
+
+QuantisedTile quantised_tile(DType dtype) {
+  for (const auto family : {quantised_tile_simple, quantised_tile_super, quantised_tile_table}) {
+    if (const QuantisedTile tile = family(dtype); tile != nullptr) return tile;
+  }
+  return nullptr;
+}
+
+void matmul(Activations& x, std::span<const MatmulOutput> outputs, ThreadPool& pool) {
+  const int64_t rows = x.rows();
+  if (rows == 0) return;
+  const QuantisedActivations* quantised = nullptr;
+  const float* interleaved = nullptr;
+  std::vector<Job> jobs;
+  int64_t tiles = 0;
+  for (const MatmulOutput& output : outputs) {
+    Job job{&output, nullptr, nullptr, 0};
+    if (output.weight->integer_activations()) {
+      quantised = &x.quantised(pool);
+      job.quantised_kernel = quantised_tile(output.weight->dtype());
+    } else {
+      interleaved = x.interleaved(pool);
+      job.float_kernel = float_tile(output.weight->dtype());
+    }
+    tiles += (output.weight->rows() + kTileRows - 1) / kTileRows;
+    job.end = tiles;
+    jobs.push_back(job);
+  }
+  // Passes over the weights, each with as many rows of x as stay in cache. Inside a pass an item is one tile of weights
+  // for all the pass's rows; neighbouring items go to one thread, which so streams through its part of the matrix.
+  const int64_t row_bytes = x.cols() * (interleaved != nullptr ? 4 : 1);
+  const int64_t fitting = std::max(kRowTile, kActivationBytes / std::max<int64_t>(1, row_bytes) / kRowTile * kRowTile);
+  const int64_t passes = (rows + fitting - 1) / fitting;
+  pool.parallel_for(passes * tiles, [&](int64_t item, int) {
+    const int64_t pass = item / tiles;
+    int64_t tile = item % tiles;
+    const Job* job = jobs.data();
+    while (tile >= job->end) ++job;
+    if (job != jobs.data()) tile -= job[-1].end;
+    const PackedMatrix& weight = *job->output->weight;
+    const uint8_t* packed = weight.tile(tile);
+    const int64_t last = std::min(rows, (pass + 1) * fitting);
+    alignas(64) float sums[kRowTile * kTileRows];
+    for (int64_t first = pass * fitting; first < last; first += kRowTile) {
+      const int64_t height = std::min(kRowTile, rows - first);
+      if (job->quantised_kernel != nullptr) {
+        const ActivationBlocks blocks(*quantised, first / kRowTile);
+        job->quantised_kernel(packed, weight.cols(), blocks, height, sums);
+      } else {
+        job->float_kernel(packed, weight.cols(), interleaved + first * x.cols(), height, height, sums);
+      }
+      store(sums, height, *job->output, tile, first);
+    }
+  });
+}
+
+void matmul_scalar(Activations& x, std::span<const MatmulOutput> outputs) {
+  QuantisedActivations quantised(x.rows(), x.cols() / kBlock * kBlock);
+  for (int64_t row = 0; x.cols() % kBlock == 0 && row < x.rows(); ++row) {
+    quantise_row_scalar(x.values() + row * x.cols(), row, quantised);
+  }
+  std::array<float, kRowTile * kTileRows> sums;  // NOLINT: written before read
+  for (const MatmulOutput& output : outputs) {
+    const PackedMatrix& weight = *output.weight;
+    for (int64_t tile = 0; tile < (weight.rows() + kTileRows - 1) / kTileRows; ++tile) {
+      if (weight.integer_activations()) {
+        for (int64_t first = 0; first < x.rows(); first += kRowTile) {
+          const int64_t height = std::min(kRowTile, x.rows() - first);
+          const ActivationBlocks blocks(quantised, first / kRowTile);
+          quantised_tile_scalar(weight.dtype(), weight.tile(tile), weight.cols(), blocks, height, sums.data());
+          store(sums.data(), height, output, tile, first);
+        }
+        continue;
+      }
+      for (int64_t row = 0; row < x.rows(); ++row) {
+        float_tile_scalar(weight.dtype(), weight.tile(tile), weight.cols(), x.values() + row * x.cols(), 1, 1,
+                          sums.data());
+        store(sums.data(), 1, output, tile, row);
+      }
+    }
+  }
+}
+
+}  // namespace slipring

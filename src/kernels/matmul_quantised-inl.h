@@ -1,0 +1,375 @@
+// The quantised micro-kernel, per target: included by matmul_quantised_*.cpp inside Highway's re-inclusion.
+// See packed_layout.h for the bytes and matmul_tile.h for the arithmetic.
+#if defined(SLIPRING_MATMUL_QUANTISED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLIPRING_MATMUL_QUANTISED_INL_H_
+#undef SLIPRING_MATMUL_QUANTISED_INL_H_
+#else
+#define SLIPRING_MATMUL_QUANTISED_INL_H_
+#endif
+
+#include <cstring>
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "kernels/matmul_tile.h"
+#include "kernels/packed_layout.h"
+
+HWY_BEFORE_NAMESPACE();
+#if HWY_TARGET == HWY_AVX3_DL
+#pragma GCC target("avx512vnni")  // part of the target by definition, but Highway 1.0.3 leaves it out
+#endif
+namespace slipring {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#define SLIPRING_QUANTISED_SIMD 1
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr bool kVnni = HWY_TARGET == HWY_AVX3_DL;
+constexpr size_t kLanes = HWY_TARGET == HWY_AVX2 ? 8 : 16;
+constexpr size_t kHalves = 16 / kLanes;  ///< vectors for the 16 rows of a tile
+constexpr size_t kMaxRows = HWY_TARGET == HWY_AVX2 ? 4 : 16;
+using DF = hn::FixedTag<float, kLanes>;
+using DI = hn::FixedTag<int32_t, kLanes>;
+using DU = hn::FixedTag<uint32_t, kLanes>;
+using DB = hn::FixedTag<uint8_t, 4 * kLanes>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VU = hn::Vec<DU>;  ///< 4 columns a lane, one a byte
+
+HWY_INLINE VF LoadF16(const uint8_t* p) {
+#if HWY_TARGET == HWY_AVX2
+  return VF{_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+#else
+  return VF{_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+#endif
+}
+HWY_INLINE VI LoadU8(const uint8_t* p) {
+  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, DI>(), p));
+}
+HWY_INLINE VI LoadI8(const uint8_t* p) {
+  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, DI>(), reinterpret_cast<const int8_t*>(p)));
+}
+
+/// Scales and minima of one half of a tile's rows, block after block in order.
+template <PackedLayout L>
+class ScaleReader {
+ public:
+  void Open(const uint8_t* tile, size_t half) {
+    at_ = tile;
+    half_ = half;
+  }
+
+  HWY_INLINE void Next(size_t block) {
+    const DF d;
+    if constexpr (L.is_super()) {
+      if (block % 8 == 0) {
+        const uint8_t* header = Half(block / 8 * L.scale_bytes(), 2);
+        d_ = LoadF16(header);
+        if constexpr (L.has_min()) dmin_ = LoadF16(header + 32);
+      }
+      const size_t base = block / 8 * L.scale_bytes() + (L.has_min() ? 64 : 32);
+      if constexpr (L.scales == Scales::super) {
+        for (size_t i = 0; i < L.subs(); ++i) {
+          scale[i] = hn::Mul(d_, hn::ConvertTo(d, LoadI8(Half(base + (block % 8 * L.subs() + i) * 16, 1))));
+        }
+      } else if constexpr (L.scales == Scales::super_min) {
+        scale[0] = hn::Mul(d_, hn::ConvertTo(d, LoadU8(Half(base + block % 8 * 32, 1))));
+        min[0] = hn::Mul(dmin_, hn::ConvertTo(d, LoadU8(Half(base + block % 8 * 32 + 16, 1))));
+      } else {
+        for (size_t i = 0; i < 2; ++i) {
+          const VI both = LoadU8(Half(base + block % 8 * 32 + 16 * i, 1));
+          scale[i] = hn::Mul(d_, hn::ConvertTo(d, hn::And(both, hn::Set(DI(), 15))));
+          min[i] = hn::Mul(dmin_, hn::ConvertTo(d, hn::ShiftRight<4>(both)));
+        }
+      }
+    } else if constexpr (L.scales == Scales::e8m0) {
+      const VI e = LoadU8(Half(block * 16, 1));
+      const VI one = hn::Set(DI(), 1);
+      const VI unit = hn::Set(DI(), 0x200000);
+      const VI subnormal = hn::Add(unit, hn::IfThenElseZero(hn::Eq(e, one), unit));
+      const VI normal = hn::ShiftLeft<23>(hn::Sub(e, one));
+      scale[0] = hn::BitCast(d, hn::IfThenElse(hn::Gt(e, one), normal, subnormal));
+    } else {
+      scale[0] = LoadF16(Half(block * L.scale_bytes(), 2));
+      if constexpr (L.has_min()) min[0] = hn::Neg(LoadF16(Half(block * L.scale_bytes() + 32, 2)));
+    }
+  }
+
+  VF scale[2];
+  VF min[2];
+
+ private:
+  /// Address of this half's first lane in 16 elements of `bytes` each.
+  HWY_INLINE const uint8_t* Half(size_t offset, size_t bytes) const { return at_ + offset + half_ * kLanes * bytes; }
+
+  const uint8_t* at_ = nullptr;
+  size_t half_ = 0;
+  VF d_;
+  VF dmin_;
+};
+
+/// True where the dot product takes signed weights (see Dot), so that no offset is left to subtract.
+template <PackedLayout L>
+constexpr bool kSignedWeights = !kVnni && (L.low_bits == 8 || L.table != Table::none);
+
+/// The 8 groups of one block of one half.
+template <PackedLayout L>
+HWY_INLINE void Unpack(const uint8_t* planes, VU w[8]) {
+  const DU du;
+  const auto load = [&](size_t vector) {
+    return hn::LoadU(du, reinterpret_cast<const uint32_t*>(planes + 64 * vector));
+  };
+  if constexpr (L.low_bits == 8) {
+    for (size_t j = 0; j < 8; ++j) {
+      w[j] = load(j);
+      if constexpr (kSignedWeights<L>) w[j] = hn::Xor(w[j], hn::Set(du, 0x80808080U));
+    }
+  } else if constexpr (L.low_bits == 4) {
+    const VU mask = hn::Set(du, 0x0F0F0F0FU);
+    for (size_t j = 0; j < 4; ++j) {
+      const VU both = load(j);
+      w[j] = hn::And(both, mask);
+      w[j + 4] = hn::And(hn::ShiftRight<4>(both), mask);
+    }
+  } else {
+    const VU mask = hn::Set(du, 0x03030303U);
+    for (size_t j = 0; j < 2; ++j) {
+      const VU all = load(j);
+      w[4 * j] = hn::And(all, mask);
+      w[4 * j + 1] = hn::And(hn::ShiftRight<2>(all), mask);
+      w[4 * j + 2] = hn::And(hn::ShiftRight<4>(all), mask);
+      w[4 * j + 3] = hn::And(hn::ShiftRight<6>(all), mask);
+    }
+  }
+  // The upper bits: bit j (or the two bits from 2 j on) of each byte moved to bit low_bits. A 32-bit shift carries bits
+  // over into neighbouring bytes, but only to places that the mask clears.
+  if constexpr (L.high_bits == 1) {
+    const VU mask = hn::Set(du, 0x01010101U << L.low_bits);
+    const VU high = load(L.low_bits);
+    const auto add = [&](VU& word, VU shifted) { word = hn::Or(word, hn::And(shifted, mask)); };
+    if constexpr (L.low_bits == 4) {
+      add(w[0], hn::ShiftLeft<4>(high));
+      add(w[1], hn::ShiftLeft<3>(high));
+      add(w[2], hn::ShiftLeft<2>(high));
+      add(w[3], hn::ShiftLeft<1>(high));
+      add(w[4], high);
+      add(w[5], hn::ShiftRight<1>(high));
+      add(w[6], hn::ShiftRight<2>(high));
+      add(w[7], hn::ShiftRight<3>(high));
+    } else {
+      add(w[0], hn::ShiftLeft<2>(high));
+      add(w[1], hn::ShiftLeft<1>(high));
+      add(w[2], high);
+      add(w[3], hn::ShiftRight<1>(high));
+      add(w[4], hn::ShiftRight<2>(high));
+      add(w[5], hn::ShiftRight<3>(high));
+      add(w[6], hn::ShiftRight<4>(high));
+      add(w[7], hn::ShiftRight<5>(high));
+    }
+  } else if constexpr (L.high_bits == 2) {
+    static_assert(L.high_bits != 2 || L.low_bits == 4);
+    const VU mask = hn::Set(du, 0x30303030U);
+    for (size_t j = 0; j < 2; ++j) {
+      const VU high = load(L.low_bits + j);
+      w[4 * j] = hn::Or(w[4 * j], hn::And(hn::ShiftLeft<4>(high), mask));
+      w[4 * j + 1] = hn::Or(w[4 * j + 1], hn::And(hn::ShiftLeft<2>(high), mask));
+      w[4 * j + 2] = hn::Or(w[4 * j + 2], hn::And(high, mask));
+      w[4 * j + 3] = hn::Or(w[4 * j + 3], hn::And(hn::ShiftRight<2>(high), mask));
+    }
+  }
+  if constexpr (L.table != Table::none) {
+    alignas(16) uint8_t codes[16];
+    for (size_t i = 0; i < 16; ++i) {
+      codes[i] = static_cast<uint8_t>(table_values(L.table)[i] + (kSignedWeights<L> ? 0 : 128));
+    }
+    const DB db;
+    const auto table = hn::LoadDup128(db, codes);
+    for (size_t j = 0; j < 8; ++j) w[j] = hn::BitCast(du, hn::TableLookupBytes(table, hn::BitCast(db, w[j])));
+  }
+}
+
+HWY_INLINE VI Broadcast4(const int8_t* q) {
+  int32_t four = 0;
+  std::memcpy(&four, q, 4);
+  return hn::Set(DI(), four);
+}
+
+#if HWY_TARGET == HWY_AVX2
+HWY_INLINE VI PairDot(VU w, VI x) {
+  return VI{_mm256_maddubs_epi16(w.raw, x.raw)};
+}
+HWY_INLINE VI SignedPairDot(VU w, VI x) {
+  return VI{_mm256_maddubs_epi16(_mm256_abs_epi8(w.raw), _mm256_sign_epi8(x.raw, w.raw))};
+}
+HWY_INLINE VI Add16(VI a, VI b) {
+  return VI{_mm256_add_epi16(a.raw, b.raw)};
+}
+HWY_INLINE VI AddPairs(VI sum, VI pairs) {
+  return VI{_mm256_add_epi32(sum.raw, _mm256_madd_epi16(pairs.raw, _mm256_set1_epi16(1)))};
+}
+#else
+HWY_INLINE VI PairDot(VU w, VI x) {
+  return VI{_mm512_maddubs_epi16(w.raw, x.raw)};
+}
+HWY_INLINE VI SignedPairDot(VU w, VI x) {
+  const __mmask64 negative = _mm512_movepi8_mask(w.raw);
+  const __m512i with_sign = _mm512_mask_sub_epi8(x.raw, negative, _mm512_setzero_si512(), x.raw);
+  return VI{_mm512_maddubs_epi16(_mm512_abs_epi8(w.raw), with_sign)};
+}
+HWY_INLINE VI Add16(VI a, VI b) {
+  return VI{_mm512_add_epi16(a.raw, b.raw)};
+}
+HWY_INLINE VI AddPairs(VI sum, VI pairs) {
+  return VI{_mm512_add_epi32(sum.raw, _mm512_madd_epi16(pairs.raw, _mm512_set1_epi16(1)))};
+}
+#endif
+
+/// sum + the dots of kGroups groups of 4 columns with x.q at `q`; exact.
+template <PackedLayout L, size_t kGroups>
+HWY_INLINE VI Dot(VI sum, const VU* w, const int8_t* q) {
+#if HWY_TARGET == HWY_AVX3_DL
+  for (size_t j = 0; j < kGroups; ++j) {
+    sum = VI{_mm512_dpbusd_epi32(sum.raw, w[j].raw, Broadcast4(q + 4 * j).raw)};
+  }
+#else
+  if constexpr (kSignedWeights<L>) {
+    // |w| <= 128 and |x| <= 127: a pair is at most 32512 and does not saturate.
+    for (size_t j = 0; j < kGroups; ++j) sum = AddPairs(sum, SignedPairDot(w[j], Broadcast4(q + 4 * j)));
+  } else {
+    // Pairs of small products are first summed in 16 bits, as many as surely fit.
+    constexpr size_t kMost = (size_t{1} << (L.low_bits + L.high_bits)) - 1;
+    constexpr size_t kFit = 32767 / (kMost * 127 * 2);
+    constexpr size_t kRun = kFit >= kGroups ? kGroups : kFit >= 4 ? 4 : 2;
+    static_assert(kFit >= 2);
+    for (size_t j = 0; j < kGroups; j += kRun) {
+      VI pairs = PairDot(w[j], Broadcast4(q + 4 * j));
+      for (size_t i = 1; i < kRun; ++i) pairs = Add16(pairs, PairDot(w[j + i], Broadcast4(q + 4 * (j + i))));
+      sum = AddPairs(sum, pairs);
+    }
+  }
+#endif
+  return sum;
+}
+
+template <PackedLayout L>
+constexpr int kOffsetShift = L.offset == 128  ? 7
+                             : L.offset == 32 ? 5
+                             : L.offset == 16 ? 4
+                             : L.offset == 8  ? 3
+                                              : 2;
+
+/// - offset * sum of x.q: where the integer dot starts.
+template <PackedLayout L>
+HWY_INLINE VI Start(const int32_t* negative_sum) {
+  if constexpr (L.offset == 0 || kSignedWeights<L>) {
+    return hn::Zero(DI());
+  } else {
+    return hn::ShiftLeft<kOffsetShift<L>>(hn::Set(DI(), *negative_sum));
+  }
+}
+
+/// One block of one row of x.
+template <PackedLayout L>
+HWY_INLINE VF AddBlock(VF sum, const VU w[8], const ScaleReader<L>& scales, const ActivationBlocks& x, size_t at) {
+  const DF d;
+  const int8_t* q = x.q + at * 32;
+  VF scaled;
+  if constexpr (L.subs() == 1) {
+    scaled = hn::Mul(hn::ConvertTo(d, Dot<L, 8>(Start<L>(x.negative_sum + at), w, q)), scales.scale[0]);
+  } else {
+    const VI first = Dot<L, 4>(Start<L>(x.negative_half_sum + 2 * at), w, q);
+    const VI second = Dot<L, 4>(Start<L>(x.negative_half_sum + 2 * at + 1), w + 4, q + 16);
+    scaled = hn::Mul(hn::ConvertTo(d, first), scales.scale[0]);
+    scaled = hn::MulAdd(hn::ConvertTo(d, second), scales.scale[1], scaled);
+  }
+  sum = hn::MulAdd(scaled, hn::Set(d, x.scale[at]), sum);
+  if constexpr (L.has_min()) {
+    if constexpr (L.subs() == 1) {
+      sum = hn::MulAdd(scales.min[0], hn::Set(d, x.negative_scaled_sum[at]), sum);
+    } else {
+      sum = hn::MulAdd(scales.min[0], hn::Set(d, x.negative_scaled_half_sum[2 * at]), sum);
+      sum = hn::MulAdd(scales.min[1], hn::Set(d, x.negative_scaled_half_sum[2 * at + 1]), sum);
+    }
+  }
+  return sum;
+}
+
+/// kRows rows of x; kTogether of the tile's vectors at a time.
+template <PackedLayout L, size_t kRows, size_t kTogether>
+void QuantisedRows(const uint8_t* tile, size_t cols, const ActivationBlocks& x, float* out) {
+  const DF d;
+  const uint8_t* planes = tile + L.scales_per_tile(static_cast<int64_t>(cols));
+  const size_t blocks = cols / kBlock;
+  const auto stride = static_cast<size_t>(x.stride);
+  for (size_t part = 0; part < kHalves; part += kTogether) {
+    ScaleReader<L> scales[kTogether];
+    VF sums[kTogether][kRows];
+    for (size_t v = 0; v < kTogether; ++v) {
+      scales[v].Open(tile, part + v);
+      for (size_t m = 0; m < kRows; ++m) sums[v][m] = hn::Zero(d);
+    }
+    for (size_t block = 0; block < blocks; ++block) {
+      const uint8_t* at = planes + block * L.plane_bytes();
+      if constexpr (kRows <= 2) {
+        for (int line = 0; line < L.plane_bytes(); line += 64) hwy::Prefetch(at + 4096 + line);
+      }
+      for (size_t v = 0; v < kTogether; ++v) {
+        VU w[8];
+        Unpack<L>(at + (part + v) * kLanes * 4, w);
+        scales[v].Next(block);
+        for (size_t m = 0; m < kRows; ++m) sums[v][m] = AddBlock<L>(sums[v][m], w, scales[v], x, block * stride + m);
+      }
+    }
+    for (size_t v = 0; v < kTogether; ++v) {
+      for (size_t m = 0; m < kRows; ++m) hn::StoreU(sums[v][m], d, out + m * 16 + (part + v) * kLanes);
+    }
+  }
+}
+
+template <PackedLayout L>
+void QuantisedTileOf(const uint8_t* tile, int64_t cols, const ActivationBlocks& activations, int64_t rows, float* out) {
+  ActivationBlocks x = activations;
+  const auto n = static_cast<size_t>(cols);
+  while (rows > 0) {
+    int64_t done = 1;
+    if (kMaxRows >= 16 && rows >= 16) {
+      QuantisedRows<L, kMaxRows, 1>(tile, n, x, out);
+      done = 16;
+    } else if (kMaxRows >= 8 && rows >= 8) {
+      QuantisedRows<L, kMaxRows / 2, 1>(tile, n, x, out);
+      done = 8;
+    } else if (rows >= 4) {
+      QuantisedRows<L, 4, 1>(tile, n, x, out);
+      done = 4;
+    } else if (rows >= 2) {
+      QuantisedRows<L, 2, 1>(tile, n, x, out);
+      done = 2;
+    } else {
+      QuantisedRows<L, 1, kHalves>(tile, n, x, out);
+    }
+    rows -= done;
+    x = x.skip(done);
+    out += done * 16;
+  }
+}
+#else
+#define SLIPRING_QUANTISED_SIMD 0
+#endif
+
+/// The kernel of `kType` on this target; elsewhere than on the targets above, the definition.
+template <DType kType>
+void QuantisedTileFor(const uint8_t* tile, int64_t cols, const ActivationBlocks& x, int64_t rows, float* out) {
+#if SLIPRING_QUANTISED_SIMD
+  QuantisedTileOf<*layout_of(kType)>(tile, cols, x, rows, out);
+#else
+  quantised_tile_scalar(kType, tile, cols, x, rows, out);
+#endif
+}
+#undef SLIPRING_QUANTISED_SIMD
+
+}  // namespace HWY_NAMESPACE
+}  // namespace slipring
+HWY_AFTER_NAMESPACE();
+
+#endif  // SLIPRING_MATMUL_QUANTISED_INL_H_
