@@ -1,0 +1,67 @@
+// Attention of one tile: some neighbouring queries of one sequence with all query heads of one KV head.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace slipring {
+
+/// Keys are taken in ranges of this many positions, each starting at a multiple of it. What a query gathers from one
+/// range is complete in itself; ranges are merged in ascending order. Part of what defines the bits: see attention.cpp.
+inline constexpr int64_t kRangePositions = 256;
+/// Query rows (queries x heads of the group) that share a pass over keys and values when there are many.
+inline constexpr int64_t kTileRows = 96;
+
+/// Rows are numbered query by query, heads of the group inside.
+struct AttentionTile {
+  const AttentionTask* task = nullptr;
+  int kv_head = 0;
+  int64_t query_begin = 0;  ///< in the task
+  int64_t query_count = 0;
+
+  int group() const noexcept { return task->n_heads / task->view->n_kv_heads; }
+  int64_t rows() const noexcept { return query_count * group(); }
+  int64_t position(int64_t query) const noexcept { return task->offset + query_begin + query; }
+  /// Keys that query `query` of the tile sees.
+  int64_t first_key(int64_t query) const noexcept { return task->rule.first(position(query)); }
+  int64_t end_key(int64_t query) const noexcept {
+    return task->rule.end(position(query), task->view->end_position());
+  }
+  /// Ranges that any of its queries sees: [first_range, end_range).
+  int64_t first_range() const noexcept { return first_key(0) / kRangePositions; }
+  int64_t end_range() const noexcept {
+    return (end_key(query_count - 1) + kRangePositions - 1) / kRangePositions;
+  }
+};
+
+/// What a row has gathered: acc[head_dim, padded to whole lanes] not yet divided by the sum, then max, then sum.
+/// sum == 0 means that it saw no key. Floats a row:
+inline int64_t gathered_stride(int head_dim) noexcept {
+  return (head_dim + 15) / 16 * 16 + 16;
+}
+
+/// Working memory of one thread; grows to the largest tile it has seen.
+class AttentionScratch {
+ public:
+  /// `count` floats aligned to 64 bytes; valid until the next call for the same `slot`.
+  float* floats(int slot, int64_t count);
+  /// What for: the last three belong to attention.cpp.
+  enum Slot { kQuerySlot, kScoreSlot, kKeySlot, kValueSlot, kGatheredSlot, kLaterSlot, kPiecesSlot, kSlots };
+
+  const void* k_rows[kRangePositions];  ///< of the keys of the range at hand
+  const void* v_rows[kRangePositions];
+
+ private:
+  std::vector<float> memory_[kSlots];
+};
+
+/// gathered[rows, gathered_stride] of one range.
+void attend_range(const AttentionTile& tile, int64_t range, AttentionScratch& scratch, float* gathered);
+/// Adds what a later range gathered.
+void merge_gathered(const AttentionTile& tile, const float* later, float* gathered);
+/// Joins the sinks, divides and writes the rows to the task's out.
+void write_attention(const AttentionTile& tile, const float* gathered);
+
+}  // namespace slipring
