@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <memory>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "kernels/reference_attention.h"
 #include "kernels/targets.h"
@@ -108,8 +107,7 @@ std::vector<float> attend(const Setting& setting, const KVView& view, const std:
   const int64_t row = static_cast<int64_t>(setting.n_heads) * view.head_dim;
   std::vector<float> out(q.size(), -1.0F);
   ThreadPool pool(threads);
-  const AttentionTask task =
-      task_of(setting, view, q.data(), out.data(), offset, static_cast<int64_t>(q.size()) / row);
+  const AttentionTask task = task_of(setting, view, q.data(), out.data(), offset, static_cast<int64_t>(q.size()) / row);
   attention({&task, 1}, pool);
   return out;
 }
@@ -164,7 +162,9 @@ class AttentionCase : public testing::TestWithParam<size_t> {
     whole = history.view({0, history.end});
   }
 
-  std::vector<float> queries(int64_t begin, int64_t end) const { return {q.begin() + begin * row, q.begin() + end * row}; }
+  std::vector<float> queries(int64_t begin, int64_t end) const {
+    return {q.begin() + begin * row, q.begin() + end * row};
+  }
 
   Case shape = cases()[GetParam()];
   std::mt19937 random{static_cast<unsigned>(GetParam() + 1)};

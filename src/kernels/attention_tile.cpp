@@ -154,8 +154,7 @@ void AttendRangeOf(const AttentionTile& tile, int64_t range, AttentionScratch& s
     for (int64_t r = row; r < row + group; ++r) {
       Softmax(task, lo, hi, scores + r * kScoreStride, gathered + r * stride + padded);
     }
-    AddValues<T>(scores + row * kScoreStride, group, head_dim, scratch.v_rows, lo, hi, gathered + row * stride,
-                 stride);
+    AddValues<T>(scores + row * kScoreStride, group, head_dim, scratch.v_rows, lo, hi, gathered + row * stride, stride);
   }
 }
 

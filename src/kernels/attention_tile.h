@@ -26,14 +26,10 @@ struct AttentionTile {
   int64_t position(int64_t query) const noexcept { return task->offset + query_begin + query; }
   /// Keys that query `query` of the tile sees.
   int64_t first_key(int64_t query) const noexcept { return task->rule.first(position(query)); }
-  int64_t end_key(int64_t query) const noexcept {
-    return task->rule.end(position(query), task->view->end_position());
-  }
+  int64_t end_key(int64_t query) const noexcept { return task->rule.end(position(query), task->view->end_position()); }
   /// Ranges that any of its queries sees: [first_range, end_range).
   int64_t first_range() const noexcept { return first_key(0) / kRangePositions; }
-  int64_t end_range() const noexcept {
-    return (end_key(query_count - 1) + kRangePositions - 1) / kRangePositions;
-  }
+  int64_t end_range() const noexcept { return (end_key(query_count - 1) + kRangePositions - 1) / kRangePositions; }
 };
 
 /// What a row has gathered: acc[head_dim, padded to whole lanes] not yet divided by the sum, then max, then sum.

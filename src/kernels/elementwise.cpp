@@ -68,8 +68,7 @@ void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, fl
 }
 
 void LayerNormRow(const float* x, const float* weight, float eps, int64_t cols, float* out) {
-  const float mean =
-      SumOf(x, cols, 0.0F, [](Lanes a, Lanes sum) { return Add(a, sum); }) / static_cast<float>(cols);
+  const float mean = SumOf(x, cols, 0.0F, [](Lanes a, Lanes sum) { return Add(a, sum); }) / static_cast<float>(cols);
   const Lanes m = Set(mean);
   const float squares = SumOf(x, cols, mean, [m](Lanes a, Lanes sum) {
     const Lanes distance = Sub(a, m);
@@ -168,9 +167,8 @@ void share(int64_t count, int64_t cost, int64_t grain, ThreadPool& pool, const W
     return;
   }
   const int64_t size = ((count + pieces - 1) / pieces + grain - 1) / grain * grain;
-  pool.parallel_for((count + size - 1) / size, [&](int64_t i, int) {
-    work(i * size, std::min(count, (i + 1) * size));
-  });
+  pool.parallel_for((count + size - 1) / size,
+                    [&](int64_t i, int) { work(i * size, std::min(count, (i + 1) * size)); });
 }
 
 /// Pieces of whole lanes, so that an element's bits cannot depend on the cut (they do not anyway).

@@ -4,11 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <gtest/gtest.h>
 #include <random>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "kernels/targets.h"
 
@@ -84,19 +83,25 @@ TEST(Elementwise, ActivationsAreWithinAFewUlpOfTheirDefinitions) {
   const auto count = static_cast<int64_t>(x.size());
   ThreadPool pool(1);
   gated_activation(Activation::silu, x.data(), ones.data(), count, out.data(), pool);
-  expect_close(out, x, [](double g) { return g / (1.0 + std::exp(-g)); }, 4);
+  expect_close(
+      out, x, [](double g) { return g / (1.0 + std::exp(-g)); }, 4);
   sigmoid_gate(ones.data(), x.data(), count, out.data(), pool);
-  expect_close(out, x, [](double g) { return 1.0 / (1.0 + std::exp(-g)); }, 3);
+  expect_close(
+      out, x, [](double g) { return 1.0 / (1.0 + std::exp(-g)); }, 3);
   softcap(x.data(), 1.0F, count, out.data(), pool);
-  expect_close(out, x, [](double g) { return std::tanh(g); }, 2);
+  expect_close(
+      out, x, [](double g) { return std::tanh(g); }, 2);
   softcap(x.data(), 30.0F, count, out.data(), pool);
-  expect_close(out, x, [](double g) { return 30.0 * std::tanh(g / 30.0); }, 4);
+  expect_close(
+      out, x, [](double g) { return 30.0 * std::tanh(g / 30.0); }, 4);
   gated_activation(Activation::gelu_erf, x.data(), ones.data(), count, out.data(), pool);
-  expect_close(out, x, [](double g) { return 0.5 * g * std::erfc(-g / std::sqrt(2.0)); }, 2);
+  expect_close(
+      out, x, [](double g) { return 0.5 * g * std::erfc(-g / std::sqrt(2.0)); }, 2);
 }
 
 TEST(Elementwise, GeluWithTanhIsCloseToItsDefinition) {
-  // The tail is e^-2z of a rounded 2z: its relative error grows with z, so the bound is relative to |x|, not to gelu(x).
+  // The tail is e^-2z of a rounded 2z: its relative error grows with z, so the bound is relative to |x|, not to
+  // gelu(x).
   const std::vector<float> x = sweep(12.0F);
   const std::vector<float> ones(x.size(), 1.0F);
   std::vector<float> out(x.size());
@@ -236,10 +241,10 @@ TEST(Elementwise, SameBitsOnEveryTargetAndNumberOfThreads) {
       return out;
     };
   };
-  expect_same_bits_everywhere(result(
-      [&](float* out, ThreadPool& pool) { rms_norm(x.data(), y.data(), 1e-6F, rows, cols, out, pool); }));
-  expect_same_bits_everywhere(result(
-      [&](float* out, ThreadPool& pool) { layer_norm(x.data(), y.data(), 1e-6F, rows, cols, out, pool); }));
+  expect_same_bits_everywhere(
+      result([&](float* out, ThreadPool& pool) { rms_norm(x.data(), y.data(), 1e-6F, rows, cols, out, pool); }));
+  expect_same_bits_everywhere(
+      result([&](float* out, ThreadPool& pool) { layer_norm(x.data(), y.data(), 1e-6F, rows, cols, out, pool); }));
   for (const Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu_erf}) {
     expect_same_bits_everywhere(result([&](float* out, ThreadPool& pool) {
       gated_activation(activation, x.data(), y.data(), rows * cols, out, pool);

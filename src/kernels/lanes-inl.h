@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-
 #include <hwy/highway.h>
 
 #include "tensor/half.h"
@@ -37,9 +36,15 @@ struct Lanes {
   __m512 v;
 };
 
-HWY_INLINE Lanes Zero() { return {_mm512_setzero_ps()}; }
-HWY_INLINE Lanes Set(float x) { return {_mm512_set1_ps(x)}; }
-HWY_INLINE Lanes Load(const float* p) { return {_mm512_loadu_ps(p)}; }
+HWY_INLINE Lanes Zero() {
+  return {_mm512_setzero_ps()};
+}
+HWY_INLINE Lanes Set(float x) {
+  return {_mm512_set1_ps(x)};
+}
+HWY_INLINE Lanes Load(const float* p) {
+  return {_mm512_loadu_ps(p)};
+}
 HWY_INLINE Lanes Load(const F16* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
@@ -47,30 +52,50 @@ HWY_INLINE Lanes Load(const BF16* p) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
-HWY_INLINE void Store(Lanes a, float* p) { _mm512_storeu_ps(p, a.v); }
-HWY_INLINE Lanes Add(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
-HWY_INLINE Lanes Sub(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
-HWY_INLINE Lanes Mul(Lanes a, Lanes b) { return {_mm512_mul_ps(a.v, b.v)}; }
-HWY_INLINE Lanes Div(Lanes a, Lanes b) { return {_mm512_div_ps(a.v, b.v)}; }
+HWY_INLINE void Store(Lanes a, float* p) {
+  _mm512_storeu_ps(p, a.v);
+}
+HWY_INLINE Lanes Add(Lanes a, Lanes b) {
+  return {_mm512_add_ps(a.v, b.v)};
+}
+HWY_INLINE Lanes Sub(Lanes a, Lanes b) {
+  return {_mm512_sub_ps(a.v, b.v)};
+}
+HWY_INLINE Lanes Mul(Lanes a, Lanes b) {
+  return {_mm512_mul_ps(a.v, b.v)};
+}
+HWY_INLINE Lanes Div(Lanes a, Lanes b) {
+  return {_mm512_div_ps(a.v, b.v)};
+}
 /// a * b + c, rounded once.
-HWY_INLINE Lanes Fma(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+HWY_INLINE Lanes Fma(Lanes a, Lanes b, Lanes c) {
+  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
 /// The larger lane; b where either is NaN.
-HWY_INLINE Lanes Max(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }
+HWY_INLINE Lanes Max(Lanes a, Lanes b) {
+  return {_mm512_max_ps(a.v, b.v)};
+}
 /// The smaller lane; b where either is NaN.
-HWY_INLINE Lanes Min(Lanes a, Lanes b) { return {_mm512_min_ps(a.v, b.v)}; }
+HWY_INLINE Lanes Min(Lanes a, Lanes b) {
+  return {_mm512_min_ps(a.v, b.v)};
+}
 /// a < b ? yes : no, lane by lane.
 HWY_INLINE Lanes SelectLess(Lanes a, Lanes b, Lanes yes, Lanes no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
 }
-HWY_INLINE Lanes Abs(Lanes a) { return {_mm512_abs_ps(a.v)}; }
+HWY_INLINE Lanes Abs(Lanes a) {
+  return {_mm512_abs_ps(a.v)};
+}
 /// |magnitude| with the sign of `sign`.
 HWY_INLINE Lanes CopySign(Lanes magnitude, Lanes sign) {
   const __m512i mask = _mm512_set1_epi32(INT32_MIN);
-  return {_mm512_castsi512_ps(_mm512_ternarylogic_epi32(mask, _mm512_castps_si512(sign.v),
-                                                        _mm512_castps_si512(magnitude.v), 0xCA))};
+  return {_mm512_castsi512_ps(
+      _mm512_ternarylogic_epi32(mask, _mm512_castps_si512(sign.v), _mm512_castps_si512(magnitude.v), 0xCA))};
 }
 /// To the nearest integer, ties to even.
-HWY_INLINE Lanes Round(Lanes a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+HWY_INLINE Lanes Round(Lanes a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
 /// 2^a for integers a in [-126, 127].
 HWY_INLINE Lanes Pow2(Lanes a) {
   const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(a.v), _mm512_set1_epi32(127));
@@ -96,9 +121,15 @@ struct Lanes {
   __m256 lo, hi;
 };
 
-HWY_INLINE Lanes Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-HWY_INLINE Lanes Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-HWY_INLINE Lanes Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+HWY_INLINE Lanes Zero() {
+  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+HWY_INLINE Lanes Set(float x) {
+  return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+HWY_INLINE Lanes Load(const float* p) {
+  return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
 HWY_INLINE Lanes Load(const F16* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
@@ -107,20 +138,34 @@ HWY_INLINE __m256 LoadEight(const BF16* p) {
   const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
-HWY_INLINE Lanes Load(const BF16* p) { return {LoadEight(p), LoadEight(p + 8)}; }
+HWY_INLINE Lanes Load(const BF16* p) {
+  return {LoadEight(p), LoadEight(p + 8)};
+}
 HWY_INLINE void Store(Lanes a, float* p) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
 }
-HWY_INLINE Lanes Add(Lanes a, Lanes b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
-HWY_INLINE Lanes Sub(Lanes a, Lanes b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
-HWY_INLINE Lanes Mul(Lanes a, Lanes b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
-HWY_INLINE Lanes Div(Lanes a, Lanes b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+HWY_INLINE Lanes Add(Lanes a, Lanes b) {
+  return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+HWY_INLINE Lanes Sub(Lanes a, Lanes b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+HWY_INLINE Lanes Mul(Lanes a, Lanes b) {
+  return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+HWY_INLINE Lanes Div(Lanes a, Lanes b) {
+  return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
 HWY_INLINE Lanes Fma(Lanes a, Lanes b, Lanes c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-HWY_INLINE Lanes Max(Lanes a, Lanes b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
-HWY_INLINE Lanes Min(Lanes a, Lanes b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+HWY_INLINE Lanes Max(Lanes a, Lanes b) {
+  return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+}
+HWY_INLINE Lanes Min(Lanes a, Lanes b) {
+  return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)};
+}
 HWY_INLINE Lanes SelectLess(Lanes a, Lanes b, Lanes yes, Lanes no) {
   return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
           _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
@@ -139,10 +184,11 @@ HWY_INLINE Lanes Round(Lanes a) {
           _mm256_round_ps(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
 HWY_INLINE __m256 PowTwoOfEight(__m256 a) {
-  return _mm256_castsi256_ps(
-      _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127)), 23));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127)), 23));
 }
-HWY_INLINE Lanes Pow2(Lanes a) { return {PowTwoOfEight(a.lo), PowTwoOfEight(a.hi)}; }
+HWY_INLINE Lanes Pow2(Lanes a) {
+  return {PowTwoOfEight(a.lo), PowTwoOfEight(a.hi)};
+}
 HWY_INLINE float SumOfLanes(Lanes a) {
   const __m256 eight = _mm256_add_ps(a.lo, a.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -171,7 +217,9 @@ HWY_INLINE Lanes EachLane(Function function) {
 HWY_INLINE Lanes Set(float x) {
   return EachLane([&](int) { return x; });
 }
-HWY_INLINE Lanes Zero() { return Set(0.0F); }
+HWY_INLINE Lanes Zero() {
+  return Set(0.0F);
+}
 HWY_INLINE Lanes Load(const float* p) {
   return EachLane([&](int i) { return p[i]; });
 }
@@ -181,7 +229,9 @@ HWY_INLINE Lanes Load(const F16* p) {
 HWY_INLINE Lanes Load(const BF16* p) {
   return EachLane([&](int i) { return f32_from_bf16(p[i].bits); });
 }
-HWY_INLINE void Store(Lanes a, float* p) { std::memcpy(p, a.v, sizeof(a.v)); }
+HWY_INLINE void Store(Lanes a, float* p) {
+  std::memcpy(p, a.v, sizeof(a.v));
+}
 HWY_INLINE Lanes Add(Lanes a, Lanes b) {
   return EachLane([&](int i) { return a.v[i] + b.v[i]; });
 }
