@@ -34,6 +34,7 @@ enum class DType : uint8_t {
   IQ3_S,
   IQ3_XXS,
   MXFP4,
+  IQ2_S,  ///< part of published IQ3_XXS files
 };
 
 /// Facts of one type.

@@ -21,15 +21,15 @@ constexpr std::array kTypes = {
     std::pair{uint32_t{24}, DType::I8},      std::pair{uint32_t{25}, DType::I16},
     std::pair{uint32_t{26}, DType::I32},     std::pair{uint32_t{27}, DType::I64},
     std::pair{uint32_t{28}, DType::F64},     std::pair{uint32_t{30}, DType::BF16},
-    std::pair{uint32_t{39}, DType::MXFP4},
+    std::pair{uint32_t{39}, DType::MXFP4},   std::pair{uint32_t{22}, DType::IQ2_S},
 };
 
 constexpr std::array kUnsupported = {
     std::pair{uint32_t{9}, std::string_view("Q8_1")},     std::pair{uint32_t{15}, std::string_view("Q8_K")},
     std::pair{uint32_t{16}, std::string_view("IQ2_XXS")}, std::pair{uint32_t{17}, std::string_view("IQ2_XS")},
-    std::pair{uint32_t{19}, std::string_view("IQ1_S")},   std::pair{uint32_t{22}, std::string_view("IQ2_S")},
-    std::pair{uint32_t{29}, std::string_view("IQ1_M")},   std::pair{uint32_t{34}, std::string_view("TQ1_0")},
-    std::pair{uint32_t{35}, std::string_view("TQ2_0")},   std::pair{uint32_t{40}, std::string_view("NVFP4")},
+    std::pair{uint32_t{19}, std::string_view("IQ1_S")},   std::pair{uint32_t{29}, std::string_view("IQ1_M")},
+    std::pair{uint32_t{34}, std::string_view("TQ1_0")},   std::pair{uint32_t{35}, std::string_view("TQ2_0")},
+    std::pair{uint32_t{40}, std::string_view("NVFP4")},
 };
 
 }  // namespace
