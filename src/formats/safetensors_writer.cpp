@@ -38,4 +38,12 @@ void SafetensorsWriter::write_header() {
   file_.write(text);
 }
 
+void write_safetensors(const std::filesystem::path& target,
+                       const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  SafetensorsWriter writer(target);
+  for (const auto& [name, tensor] : tensors) writer.declare(name, tensor.dtype(), tensor.shape());
+  for (const auto& [name, tensor] : tensors) writer.append(name, tensor);
+  writer.finish();
+}
+
 }  // namespace slipring

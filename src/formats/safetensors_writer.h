@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "formats/output_file.h"
 #include "formats/tensor_writer.h"
@@ -29,5 +31,8 @@ class SafetensorsWriter final : public TensorWriter {
   OutputFile file_;
   std::map<std::string, std::string> metadata_;
 };
+
+/// Writes all of them at once. @throws as SafetensorsWriter
+void write_safetensors(const std::filesystem::path& target, const std::vector<std::pair<std::string, Tensor>>& tensors);
 
 }  // namespace slipring

@@ -87,6 +87,15 @@ TEST(SafetensorsWriter, ReadsBack) {
   EXPECT_EQ(file->tensor("none").elements(), 0);
 }
 
+TEST(SafetensorsWriter, AllAtOnce) {
+  const TempFolder folder;
+  const auto path = folder.path() / "m.safetensors";
+  write_safetensors(path, {{"b", Tensor::from(std::vector<float>{1, 2}, {2})}, {"a", Tensor::from({}, {0})}});
+  const auto file = SafetensorsFile::open(path);
+  EXPECT_EQ(file->entries().size(), 2U);
+  EXPECT_EQ(file->tensor("b").data<float>()[1], 2.0F);
+}
+
 TEST(TensorWriter, Misuse) {
   const TempFolder folder;
   {
