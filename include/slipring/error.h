@@ -35,10 +35,10 @@ int exit_status(ErrorCode code) noexcept;
 
 /// The parts of an error. Empty parts are left out of the message.
 struct ErrorInfo {
-  std::string where;     ///< file, field, flag, function or tensor
-  std::string expected;  ///< what would have been right
-  std::string got;       ///< what was there instead, with its numbers
-  std::string advice;    ///< what to do about it
+  std::string where{};     ///< file, field, flag, function or tensor
+  std::string expected{};  ///< what would have been right
+  std::string got{};       ///< what was there instead, with its numbers
+  std::string advice{};    ///< what to do about it
 };
 
 /// One line: "where: got X, expected Y; advice". Thread-safe like any exception.

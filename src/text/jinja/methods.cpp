@@ -1,0 +1,440 @@
+// Methods of strings, lists and dictionaries: Python's, those that change nothing.
+#include <algorithm>
+#include <array>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/utf8.h"
+
+namespace slipring::jinja {
+
+std::vector<std::string> characters(const std::string& text) {
+  std::vector<std::string> letters;
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    next_code_point(text, at);
+    letters.push_back(text.substr(start, at - start));
+  }
+  return letters;
+}
+
+size_t count_characters(const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); ++count) next_code_point(text, at);
+  return count;
+}
+
+std::string strip(const std::string& text, const std::string* wanted, bool left, bool right) {
+  std::vector<uint32_t> set;
+  if (wanted != nullptr) {
+    for (size_t at = 0; at < wanted->size();) set.push_back(next_code_point(*wanted, at));
+  }
+  const auto goes = [&](uint32_t code) {
+    return wanted == nullptr ? is_space(code) : std::find(set.begin(), set.end(), code) != set.end();
+  };
+  size_t begin = 0;
+  while (left && begin < text.size()) {
+    size_t at = begin;
+    if (!goes(next_code_point(text, at))) break;
+    begin = at;
+  }
+  size_t end = text.size();
+  while (right && end > begin) {
+    size_t start = end - 1;
+    while (start > begin && (static_cast<unsigned char>(text[start]) & 0xc0U) == 0x80) --start;
+    size_t at = start;
+    if (!goes(next_code_point(text, at)) || at != end) break;
+    end = start;
+  }
+  return text.substr(begin, end - begin);
+}
+
+std::string ascii_case(std::string text, bool upper) {
+  for (char& c : text) {
+    if (upper && c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+    if (!upper && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+std::string capitalize(const std::string& text) {
+  std::string out = ascii_case(text, false);
+  if (!out.empty()) out[0] = ascii_case(out.substr(0, 1), true)[0];
+  return out;
+}
+
+std::string title(const std::string& text) {
+  std::string out;
+  bool inside = false;
+  for (const char c : text) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
+    out += ascii_case(std::string(1, c), !inside);
+    inside = letter;
+  }
+  return out;
+}
+
+std::string replace_all(Renderer& renderer, const std::string& text, const std::string& from, const std::string& to,
+                        int64_t count) {
+  std::string out;
+  size_t at = 0;
+  int64_t done = 0;
+  const auto add = [&](std::string_view piece) {
+    out += piece;
+    if (out.size() > renderer.limits().output_bytes) renderer.charge(out.size());
+  };
+  if (from.empty()) {
+    // Python puts `to` around every character.
+    for (const std::string& letter : characters(text)) {
+      if (count < 0 || done++ < count) add(to);
+      add(letter);
+    }
+    if (count < 0 || done < count) add(to);
+  } else {
+    for (size_t hit = text.find(from); hit != std::string::npos && (count < 0 || done < count);
+         hit = text.find(from, at)) {
+      add(std::string_view(text).substr(at, hit - at));
+      add(to);
+      at = hit + from.size();
+      ++done;
+    }
+    add(std::string_view(text).substr(at));
+  }
+  renderer.charge(out.size());
+  return out;
+}
+
+namespace {
+
+using Method = Value (*)(Renderer&, const Value&, const Arguments&);
+
+class BoundMethod : public Object {
+ public:
+  BoundMethod(Value self, Method method) : self_(std::move(self)), method_(method) {}
+  std::string_view type_name() const override { return "method"; }
+  bool callable() const override { return true; }
+  Value call(Renderer& renderer, const Arguments& arguments) override { return method_(renderer, self_, arguments); }
+
+ private:
+  Value self_;
+  Method method_;
+};
+
+// ---- strings
+template <bool kLeft, bool kRight>
+Value strip_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  const Value* wanted = arguments.find(0, "chars");
+  const bool given = wanted != nullptr && wanted->is_string();
+  return renderer.make_string(strip(self.text(), given ? &wanted->text() : nullptr, kLeft, kRight));
+}
+
+Value list_of(Renderer& renderer, std::vector<std::string> pieces) {
+  std::vector<Value> items;
+  items.reserve(pieces.size());
+  for (std::string& piece : pieces) items.push_back(renderer.make_string(std::move(piece)));
+  return renderer.make_list(std::move(items));
+}
+
+std::vector<std::string> split_on(const std::string& text, const std::string& separator, int64_t limit,
+                                  bool from_right) {
+  if (separator.empty()) refuse("split", "a separator that is not empty", "\"\"");
+  std::vector<std::string> pieces;
+  if (!from_right) {
+    size_t at = 0;
+    for (size_t hit = text.find(separator); hit != std::string::npos; hit = text.find(separator, at)) {
+      if (limit >= 0 && static_cast<int64_t>(pieces.size()) >= limit) break;
+      pieces.push_back(text.substr(at, hit - at));
+      at = hit + separator.size();
+    }
+    pieces.push_back(text.substr(at));
+    return pieces;
+  }
+  size_t end = text.size();
+  while (end >= separator.size() && (limit < 0 || static_cast<int64_t>(pieces.size()) < limit)) {
+    const size_t hit = text.rfind(separator, end - separator.size());
+    if (hit == std::string::npos) break;
+    pieces.push_back(text.substr(hit + separator.size(), end - hit - separator.size()));
+    end = hit;
+  }
+  pieces.push_back(text.substr(0, end));
+  std::reverse(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+std::vector<std::string> split_blank(const std::string& text, int64_t limit) {
+  std::vector<std::string> pieces;
+  size_t at = 0;
+  while (true) {
+    size_t after = at;
+    while (after < text.size() && is_space(next_code_point(text, after))) at = after;
+    if (at >= text.size()) return pieces;
+    if (limit >= 0 && static_cast<int64_t>(pieces.size()) >= limit) {
+      pieces.push_back(text.substr(at));
+      return pieces;
+    }
+    const size_t start = at;
+    after = at;
+    while (after < text.size() && !is_space(next_code_point(text, after))) at = after;
+    pieces.push_back(text.substr(start, at - start));
+  }
+}
+
+template <bool kFromRight>
+Value split_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  const Value* separator = arguments.find(0, "sep");
+  const int64_t limit = integer_argument(arguments, 1, "maxsplit", -1);
+  if (separator == nullptr || separator->is_none()) {
+    if (kFromRight && limit >= 0) refuse("rsplit", "a separator where a limit is given", "none");
+    return list_of(renderer, split_blank(self.text(), limit));
+  }
+  return list_of(renderer, split_on(self.text(), text_argument(arguments, 0, "sep", ""), limit, kFromRight));
+}
+
+Value splitlines_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  const bool keep = flag_argument(arguments, 0, "keepends", false);
+  std::vector<std::string> lines;
+  std::string line;
+  const std::string& text = self.text();
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\n' && text[i] != '\r') {
+      line += text[i];
+      continue;
+    }
+    const bool pair = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
+    if (keep) line += pair ? "\r\n" : std::string(1, text[i]);
+    if (pair) ++i;
+    lines.push_back(std::move(line));
+    line.clear();
+  }
+  if (!line.empty()) lines.push_back(std::move(line));
+  return list_of(renderer, std::move(lines));
+}
+
+template <bool kStart>
+Value affix_method(Renderer&, const Value& self, const Arguments& arguments) {
+  const Value* wanted = arguments.find(0, "prefix");
+  const auto matches = [&self](const Value& affix) {
+    if (!affix.is_string()) refuse("startswith or endswith", "strings", std::string(affix.type_name()));
+    const std::string& text = self.text();
+    const std::string& part = affix.text();
+    return part.size() <= text.size() && text.compare(kStart ? 0 : text.size() - part.size(), part.size(), part) == 0;
+  };
+  if (wanted == nullptr) refuse("startswith or endswith", "a string", "nothing");
+  if (!wanted->is_list()) return Value::boolean(matches(*wanted));
+  const auto& items = wanted->items().items;
+  return Value::boolean(std::any_of(items.begin(), items.end(), matches));
+}
+
+template <bool kPrefix>
+Value remove_affix_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  const std::string part = text_argument(arguments, 0, kPrefix ? "prefix" : "suffix", "");
+  const bool matches = affix_method<kPrefix>(renderer, self, arguments).truthy();
+  if (!matches) return self;
+  const size_t rest = self.text().size() - part.size();
+  return renderer.make_string(self.text().substr(kPrefix ? part.size() : 0, rest));
+}
+
+Value replace_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  return Value::string(replace_all(renderer, self.text(), text_argument(arguments, 0, "old", ""),
+                                   text_argument(arguments, 1, "new", ""),
+                                   integer_argument(arguments, 2, "count", -1)));
+}
+
+template <bool kRight, bool kThrows>
+Value find_text_method(Renderer&, const Value& self, const Arguments& arguments) {
+  const std::string part = text_argument(arguments, 0, "sub", "");
+  const size_t hit = kRight ? self.text().rfind(part) : self.text().find(part);
+  if (hit == std::string::npos) {
+    if (kThrows) refuse("index", "a string that is there", "\"" + part + "\"");
+    return Value::integer(-1);
+  }
+  return Value::integer(static_cast<int64_t>(count_characters(self.text().substr(0, hit))));
+}
+
+Value count_text_method(Renderer&, const Value& self, const Arguments& arguments) {
+  const std::string part = text_argument(arguments, 0, "sub", "");
+  if (part.empty()) return Value::integer(static_cast<int64_t>(count_characters(self.text())) + 1);
+  int64_t count = 0;
+  for (size_t at = self.text().find(part); at != std::string::npos; at = self.text().find(part, at + part.size()))
+    ++count;
+  return Value::integer(count);
+}
+
+template <bool kRight>
+Value partition_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  const std::string separator = text_argument(arguments, 0, "sep", "");
+  if (separator.empty()) refuse("partition", "a separator that is not empty", "\"\"");
+  const size_t hit = kRight ? self.text().rfind(separator) : self.text().find(separator);
+  const Value empty = Value::string("");
+  if (hit == std::string::npos) return kRight ? Value::tuple({empty, empty, self}) : Value::tuple({self, empty, empty});
+  return Value::tuple({renderer.make_string(self.text().substr(0, hit)), Value::string(separator),
+                       renderer.make_string(self.text().substr(hit + separator.size()))});
+}
+
+Value join_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  std::string out;
+  bool first = true;
+  for (const Value& item : iterate(renderer, arguments.positional.empty() ? Value() : arguments.positional[0])) {
+    if (!item.is_string()) refuse("join", "strings", std::string(item.type_name()));
+    if (!first) out += self.text();
+    first = false;
+    out += item.text();
+    if (out.size() > renderer.limits().output_bytes) renderer.charge(out.size());
+  }
+  return renderer.make_string(std::move(out));
+}
+
+template <bool kLeft, bool kRight>
+Value justify_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
+  const int64_t width = integer_argument(arguments, 0, "width", 0);
+  const std::string fill = text_argument(arguments, 1, "fillchar", " ");
+  const auto size = static_cast<int64_t>(count_characters(self.text()));
+  if (width <= size) return self;
+  if (width > static_cast<int64_t>(renderer.limits().output_bytes / 4))
+    renderer.charge(renderer.limits().output_bytes + 1);
+  const int64_t room = width - size;
+  const int64_t before = kLeft && kRight ? room / 2 + (room & width & 1) : kRight ? room : 0;
+  std::string out;
+  for (int64_t i = 0; i < before; ++i) out += fill;
+  out += self.text();
+  for (int64_t i = before; i < room; ++i) out += fill;
+  return renderer.make_string(std::move(out));
+}
+
+template <int kClass>
+Value class_method(Renderer&, const Value& self, const Arguments&) {
+  // 0 digits, 1 letters, 2 either, 3 blanks, 4 lower case, 5 upper case. Letters beyond ASCII count as letters.
+  bool cased = false;
+  bool all = !self.text().empty();
+  for (size_t at = 0; at < self.text().size();) {
+    const uint32_t code = next_code_point(self.text(), at);
+    const bool lower = code >= 'a' && code <= 'z';
+    const bool upper = code >= 'A' && code <= 'Z';
+    const bool digit = code >= '0' && code <= '9';
+    const bool letter = lower || upper || (code >= 0x80 && !is_space(code));
+    cased = cased || lower || upper;
+    const bool fits[] = {digit, letter, digit || letter, is_space(code), !upper, !lower};
+    all = all && fits[kClass];
+  }
+  return Value::boolean(all && (kClass < 4 || cased));
+}
+
+// ---- dictionaries
+template <int kWhat>
+Value entries_method(Renderer& renderer, const Value& self, const Arguments&) {
+  std::vector<Value> items;
+  for (const auto& [key, value] : self.entries().entries) {
+    items.push_back(kWhat == 0 ? Value::tuple({Value::string(key), value}) : kWhat == 1 ? Value::string(key) : value);
+  }
+  return renderer.make_list(std::move(items));
+}
+Value get_method(Renderer&, const Value& self, const Arguments& arguments) {
+  const Value* key = arguments.find(0, "key");
+  const Value* found = key != nullptr && key->is_string() ? self.entries().find(key->text()) : nullptr;
+  if (found != nullptr) return *found;
+  const Value* fallback = arguments.find(1, "default");
+  return fallback != nullptr ? *fallback : Value::none();
+}
+Value copy_method(Renderer&, const Value& self, const Arguments&) {
+  return self;
+}
+
+// ---- lists
+Value index_method(Renderer&, const Value& self, const Arguments& arguments) {
+  const auto& items = self.items().items;
+  for (size_t i = 0; i < items.size() && !arguments.positional.empty(); ++i) {
+    if (equal(items[i], arguments.positional[0])) return Value::integer(static_cast<int64_t>(i));
+  }
+  refuse("index", "an item that is in the list", "one that is not");
+}
+Value count_method(Renderer&, const Value& self, const Arguments& arguments) {
+  int64_t count = 0;
+  for (const Value& item : self.items().items) {
+    if (!arguments.positional.empty() && equal(item, arguments.positional[0])) ++count;
+  }
+  return Value::integer(count);
+}
+
+Value text_upper(Renderer& renderer, const Value& self, const Arguments&) {
+  return renderer.make_string(ascii_case(self.text(), true));
+}
+Value text_lower(Renderer& renderer, const Value& self, const Arguments&) {
+  return renderer.make_string(ascii_case(self.text(), false));
+}
+Value text_capitalize(Renderer& renderer, const Value& self, const Arguments&) {
+  return renderer.make_string(capitalize(self.text()));
+}
+Value text_title(Renderer& renderer, const Value& self, const Arguments&) {
+  return renderer.make_string(title(self.text()));
+}
+
+struct Entry {
+  std::string_view name;
+  Method method;
+};
+
+constexpr std::array kStringMethods = std::to_array<Entry>({
+    {"strip", strip_method<true, true>},
+    {"lstrip", strip_method<true, false>},
+    {"rstrip", strip_method<false, true>},
+    {"split", split_method<false>},
+    {"rsplit", split_method<true>},
+    {"splitlines", splitlines_method},
+    {"startswith", affix_method<true>},
+    {"endswith", affix_method<false>},
+    {"removeprefix", remove_affix_method<true>},
+    {"removesuffix", remove_affix_method<false>},
+    {"replace", replace_method},
+    {"upper", text_upper},
+    {"lower", text_lower},
+    {"casefold", text_lower},
+    {"capitalize", text_capitalize},
+    {"title", text_title},
+    {"find", find_text_method<false, false>},
+    {"rfind", find_text_method<true, false>},
+    {"index", find_text_method<false, true>},
+    {"rindex", find_text_method<true, true>},
+    {"count", count_text_method},
+    {"partition", partition_method<false>},
+    {"rpartition", partition_method<true>},
+    {"join", join_method},
+    {"ljust", justify_method<true, false>},
+    {"rjust", justify_method<false, true>},
+    {"center", justify_method<true, true>},
+    {"isdigit", class_method<0>},
+    {"isalpha", class_method<1>},
+    {"isalnum", class_method<2>},
+    {"isspace", class_method<3>},
+    {"islower", class_method<4>},
+    {"isupper", class_method<5>},
+});
+constexpr std::array kDictMethods = std::to_array<Entry>({
+    {"items", entries_method<0>},
+    {"keys", entries_method<1>},
+    {"values", entries_method<2>},
+    {"get", get_method},
+    {"copy", copy_method},
+});
+constexpr std::array kListMethods = std::to_array<Entry>({
+    {"index", index_method},
+    {"count", count_method},
+    {"copy", copy_method},
+});
+
+template <size_t N>
+Value bind(const std::array<Entry, N>& table, const Value& self, const std::string& name) {
+  for (const Entry& entry : table) {
+    if (entry.name == name) return Value::object(std::make_shared<BoundMethod>(self, entry.method));
+  }
+  return Value::undefined(name);
+}
+
+}  // namespace
+
+Value find_method(const Value& object, const std::string& name) {
+  if (object.is_string()) return bind(kStringMethods, object, name);
+  if (object.is_dict()) return bind(kDictMethods, object, name);
+  if (object.is_list()) return bind(kListMethods, object, name);
+  return Value::undefined(name);
+}
+
+}  // namespace slipring::jinja

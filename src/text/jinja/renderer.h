@@ -1,0 +1,97 @@
+// Walks a parsed template and writes its text, within limits.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/jinja/ast.h"
+#include "text/jinja/value.h"
+
+namespace slipring::jinja {
+
+/// What a template may use up. Going past any of them is Error{invalid_argument}.
+struct RenderLimits {
+  int64_t steps = 20'000'000;                  ///< nodes evaluated, and bytes handled in units of 64
+  size_t produced_bytes = size_t{512} << 20U;  ///< of all strings and lists made on the way, together
+  size_t output_bytes = size_t{32} << 20U;     ///< of the result, and of any one string
+  int call_depth = 60;                         ///< macros calling macros
+};
+
+/// Names of one block. Lookups go outwards; assignments stay inside.
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::unordered_map<std::string, Value> names;
+};
+
+/// One rendering. Not thread-safe; make one for each.
+class Renderer {
+ public:
+  /// @param now  what strftime_now() tells, local time
+  Renderer(RenderLimits limits, std::time_t now);
+  ~Renderer();
+  Renderer(const Renderer&) = delete;
+  Renderer& operator=(const Renderer&) = delete;
+
+  /// @throws Error{invalid_argument} where the template refuses (raise_exception), does what its values do not allow,
+  /// or goes past a limit
+  std::string render(const Block& block, const Dict& variables);
+
+  // ---- for filters, tests, methods and functions
+  Value evaluate(const Expr& expr, const std::shared_ptr<Scope>& scope);
+  /// The text of a block in a scope of its own.
+  std::string render_text(const Block& block, const std::shared_ptr<Scope>& scope);
+  std::string text_of(const Value& value);
+  /// A string or list that was made, with its price.
+  Value make_string(std::string text);
+  Value make_list(std::vector<Value> items);
+  void charge(size_t bytes);
+  /// Remembers an object that may hold itself, so that the end of the rendering can empty it.
+  void remember(const std::shared_ptr<Object>& object);
+  const RenderLimits& limits() const noexcept { return limits_; }
+  std::time_t now() const noexcept { return now_; }
+  /// Counts a call level for as long as it lives.
+  class CallLevel {
+   public:
+    explicit CallLevel(Renderer& renderer);
+    ~CallLevel() { --renderer_.call_depth_; }
+    CallLevel(const CallLevel&) = delete;
+    CallLevel& operator=(const CallLevel&) = delete;
+
+   private:
+    Renderer& renderer_;
+  };
+
+ private:
+  enum class Flow : uint8_t { next, leave_loop, next_round };
+  using ScopePtr = std::shared_ptr<Scope>;
+
+  Flow run(const Block& block, const ScopePtr& scope, std::string& out);
+  Flow run_loop(const Stmt& stmt, const ScopePtr& scope, std::string& out);
+  Flow run_statement(const Stmt& stmt, const ScopePtr& scope, std::string& out);
+  void write(std::string& out, const std::string& text);
+  void assign(const Expr& target, const Value& value, const ScopePtr& scope);
+  Value filtered(const Expr* filter, std::string text, const ScopePtr& scope);
+  Value lookup(const std::string& name, const ScopePtr& scope) const;
+  Value binary(const Expr& expr, const ScopePtr& scope);
+  Value comparison(const Expr& expr, const ScopePtr& scope);
+  Value slice(const Expr& expr, const ScopePtr& scope);
+  Value call(const Expr& expr, const ScopePtr& scope, const Value* caller);
+  Arguments arguments(const Expr& expr, const ScopePtr& scope);
+
+  RenderLimits limits_;
+  std::time_t now_;
+  int64_t steps_ = 0;
+  size_t produced_ = 0;
+  int call_depth_ = 0;
+  std::vector<std::weak_ptr<Object>> remembered_;
+  ScopePtr root_;
+};
+
+/// Error{invalid_argument} in the words of a template.
+[[noreturn]] void refuse(const std::string& where, const std::string& expected, const std::string& got);
+
+}  // namespace slipring::jinja
