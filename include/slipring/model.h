@@ -29,8 +29,10 @@ class Model {
   ~Model();
 
   const ModelSpec& spec() const noexcept;
+  /// @throws Error{not_found} for weights that came without a vocabulary: those take token ids only
   const Tokenizer& tokenizer() const;
-  std::shared_ptr<const Tokenizer> shared_tokenizer() const { return tokenizer_; }
+  std::shared_ptr<const Tokenizer> shared_tokenizer() const;
+  bool has_tokenizer() const noexcept { return tokenizer_ != nullptr; }
   const std::filesystem::path& path() const noexcept { return path_; }
   int64_t file_bytes() const noexcept { return file_bytes_; }  ///< bytes of the weight files
   int64_t weight_bytes() const noexcept;                       ///< bytes that the packed weights hold
@@ -48,6 +50,7 @@ class Model {
   std::filesystem::path path_;
   std::shared_ptr<const Decoder> decoder_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string no_tokenizer_;  // why there is none
   int64_t file_bytes_ = 0;
   uint64_t identity_ = 0;
 };

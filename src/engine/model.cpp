@@ -14,9 +14,15 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   model->path_ = chosen;
   model->file_bytes_ = files->file_bytes();
   model->decoder_ = load_decoder(*files, pool);
-  model->tokenizer_ = Tokenizer::load(*files);
+  try {
+    model->tokenizer_ = Tokenizer::load(*files);
+  } catch (const Error& error) {
+    // Weights without a vocabulary run on token ids; whoever needs text is told.
+    if (error.code() != ErrorCode::not_found) throw;
+    model->no_tokenizer_ = error.what();
+  }
   model->identity_ = model->decoder_->fingerprint();
-  if (model->tokenizer_->size() > model->spec().vocab_size) {
+  if (model->tokenizer_ && model->tokenizer_->size() > model->spec().vocab_size) {
     throw Error(ErrorCode::bad_file, {.where = chosen.string() + ": vocabulary",
                                       .expected = std::to_string(model->spec().vocab_size) + " tokens at most",
                                       .got = std::to_string(model->tokenizer_->size()) + " tokens",

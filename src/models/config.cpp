@@ -1,6 +1,8 @@
 #include "models/config.h"
 
+#include <cmath>
 #include <fmt/format.h>
+#include <numbers>
 
 #include <slipring/error.h>
 
@@ -16,7 +18,8 @@ namespace {
 
 }  // namespace
 
-CommonConfig read_common_config(const ModelFiles& files, Names embedding) {
+CommonConfig read_common_config(const WeightLoader& load) {
+  const ModelFiles& files = load.files();
   CommonConfig config;
   config.n_layers = files.require_integer({"num_hidden_layers", "block_count"}, 1, kMaxLayers);
   config.hidden_size = files.require_integer({"hidden_size", "embedding_length"}, 1, kMaxFeatures);
@@ -41,9 +44,9 @@ CommonConfig read_common_config(const ModelFiles& files, Names embedding) {
   }
   config.norm_eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(1e-5);
 
-  const Tensor table = files.find_tensor(embedding);
+  const Tensor table = load.find(WeightLoader::kEmbedding);
   if (table.empty() || table.shape().rank() != 2) {
-    bad_key(files, files.is_gguf() ? embedding.gguf : embedding.hf, "a matrix",
+    bad_key(files, files.is_gguf() ? WeightLoader::kEmbedding.gguf : WeightLoader::kEmbedding.hf, "a matrix",
             table.empty() ? "no such tensor" : "shape " + table.shape().to_string());
   }
   config.vocab_size = table.shape()[0];
@@ -51,6 +54,81 @@ CommonConfig read_common_config(const ModelFiles& files, Names embedding) {
     bad_key(files, "vocabulary", fmt::format("1 to {} tokens", kMaxVocabulary), std::to_string(config.vocab_size));
   }
   return config;
+}
+
+void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, const CommonConfig& config,
+               const std::vector<LayerKind>& kinds, int64_t window) {
+  spec.family = family;
+  spec.architecture = files.architecture();
+  spec.vocab_size = config.vocab_size;
+  spec.hidden_size = config.hidden_size;
+  spec.context_length = config.context_length;
+  spec.n_heads = config.n_heads;
+  for (const LayerKind kind : kinds) {
+    spec.layers.push_back({.kind = kind,
+                           .window = kind == LayerKind::sliding ? window : 0,
+                           .n_kv_heads = config.n_kv_heads,
+                           .head_dim = config.head_dim,
+                           .rope_theta = 0.0});
+  }
+}
+
+namespace {
+
+// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, the band between blended.
+// Reference: transformers, modeling_rope_utils.py, _compute_llama3_parameters.
+void stretch_llama3(Rope& rope, double factor, double low, double high, double original_context) {
+  for (float& inverse : rope.inverse_frequencies) {
+    const double wavelength = 2 * std::numbers::pi / inverse;
+    const double stretched = inverse / factor;
+    if (wavelength > original_context / low) {
+      inverse = static_cast<float>(stretched);
+    } else if (wavelength >= original_context / high) {
+      const double smooth = (original_context / wavelength - low) / (high - low);
+      inverse = static_cast<float>((1 - smooth) * stretched + smooth * inverse);
+    }
+  }
+}
+
+}  // namespace
+
+Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section, RopeLayout layout) {
+  const ModelFiles& files = load.files();
+  const std::string base(section);
+  const auto real = [&](const char* hf, std::string_view gguf, double otherwise) {
+    const std::string key = base + "/" + hf;
+    const std::string old_key = std::string("rope_scaling/") + hf;
+    auto value = files.real({key, gguf});
+    if (!value && !files.is_gguf()) value = files.real({old_key, {}});
+    return value.value_or(otherwise);
+  };
+  std::optional<std::string> type;
+  for (const char* key : {"/rope_type", "/type"}) {
+    if (!type) type = files.text({base + key, "rope.scaling.type"});
+    if (!type && !files.is_gguf()) type = files.text({std::string("rope_scaling") + key, {}});
+  }
+  const std::string kind = type.value_or("default");
+  double factor = 1.0;
+  if (kind == "linear") {
+    factor = real("factor", "rope.scaling.factor", 1.0);
+  } else if (kind != "default" && kind != "none" && kind != "llama3") {
+    throw Error(ErrorCode::unsupported, {.where = files.path().string() + ": rope type",
+                                         .expected = "default, linear or llama3",
+                                         .got = "\"" + kind + "\"",
+                                         .advice = {}});
+  }
+  if (!(factor > 0)) bad_key(files, "rope scaling factor", "more than 0", std::to_string(factor));
+  Rope rope = plain_rope(theta, rotary_dim, factor, layout);
+  if (kind == "llama3" && !files.is_gguf()) {
+    stretch_llama3(rope, real("factor", {}, 8.0), real("low_freq_factor", {}, 1.0), real("high_freq_factor", {}, 4.0),
+                   real("original_max_position_embeddings", {}, 8192.0));
+  }
+  const Tensor divisors = load.find({{}, "rope_freqs.weight"});
+  if (!divisors.empty() && divisors.dtype() == DType::F32 && divisors.elements() == rotary_dim / 2) {
+    for (int i = 0; i < rotary_dim / 2; ++i)
+      rope.inverse_frequencies[static_cast<size_t>(i)] /= divisors.data<float>()[i];
+  }
+  return rope;
 }
 
 std::vector<LayerKind> read_layer_kinds(const ModelFiles& files, int64_t n_layers, LayerPattern fallback,

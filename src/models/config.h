@@ -3,6 +3,7 @@
 
 #include "formats/model_files.h"
 #include "models/decoder.h"
+#include "models/weight_loader.h"
 
 namespace slipring {
 
@@ -27,9 +28,20 @@ struct CommonConfig {
 
 /// Reads and checks them. head_dim defaults to hidden_size / n_heads, n_kv_heads to n_heads; the vocabulary's size is
 /// the embedding table's where the config does not say.
-/// @param embedding names of the embedding table
 /// @throws Error{bad_file} naming the key
-CommonConfig read_common_config(const ModelFiles& files, Names embedding);
+CommonConfig read_common_config(const WeightLoader& load);
+
+/// Fills what every family's spec has, one LayerSpec for each kind.
+void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, const CommonConfig& config,
+               const std::vector<LayerKind>& kinds, int64_t window);
+
+/// Position embedding from the files: plain, linear scaling or Llama 3's by frequency bands; GGUF's "rope_freqs.weight"
+/// where present.
+/// @param theta    base of the frequencies
+/// @param section  Hugging Face: the object that holds rope_type and its parameters ("rope_parameters", or
+/// "rope_parameters/full_attention")
+/// @throws Error{unsupported} naming another rope_type
+Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section, RopeLayout layout);
 
 /// How a family lays out its sliding and full layers where the file has no explicit list.
 struct LayerPattern {

@@ -9,6 +9,8 @@ namespace slipring {
 
 using DecoderFactory = std::shared_ptr<const Decoder> (*)(const ModelFiles& files, ThreadPool& pool);
 
+std::shared_ptr<const Decoder> load_gemma3(const ModelFiles& files, ThreadPool& pool);
+std::shared_ptr<const Decoder> load_llama(const ModelFiles& files, ThreadPool& pool);
 std::shared_ptr<const Decoder> load_muse_glimmer(const ModelFiles& files, ThreadPool& pool);
 
 }  // namespace slipring

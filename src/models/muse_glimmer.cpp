@@ -32,7 +32,6 @@ class MuseGlimmer final : public Decoder {
   const Linear& embedding_table() const override { return embedding_; }
 
  private:
-  void read_spec(const ModelFiles& files, const CommonConfig& config);
   Value layer_forward(Ops& ops, int index, const Value& x) const;
 
   Linear embedding_, head_;
@@ -42,16 +41,18 @@ class MuseGlimmer final : public Decoder {
   float softcap_ = 0.0F;
 };
 
-constexpr Names kEmbedding{"model.language_model.embed_tokens.weight", "token_embd.weight"};
 // Facts that published files may leave out; the values are the reference's defaults.
 constexpr int64_t kPeriod = 4;
+constexpr int64_t kWindow = 2048;
 constexpr double kQueryFactor = 3.87;
 constexpr double kPostNormEps = 1e-8;
 constexpr double kOutputMultiplier = 0.19611613513818404;
 
 MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
-  const CommonConfig config = read_common_config(files, kEmbedding);
-  read_spec(files, config);
+  WeightLoader load(files, pool);
+  const CommonConfig config = read_common_config(load);
+  const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec_);
+  fill_spec(spec_, "muse_glimmer", files, config, kinds, read_window(files, kWindow, spec_));
 
   const double post_eps = files.real({"post_norm_eps", ""}).value_or(kPostNormEps);
   const double theta = files.real({"rope_parameters/rope_theta", "rope.freq_base"}).value_or(500000.0);
@@ -64,25 +65,23 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
   // GGUF files hold q and k permuted for the interleaved rotation.
   const RopeLayout layout = files.is_gguf() ? RopeLayout::interleaved : RopeLayout::halves;
 
-  WeightLoader load(files, pool);
   const int64_t hidden = config.hidden_size;
   const int64_t query_width = int64_t{config.n_heads} * config.head_dim;
   const int64_t kv_width = int64_t{config.n_kv_heads} * config.head_dim;
-  embedding_ = load.linear(kEmbedding, config.vocab_size, hidden);
+  embedding_ = load.linear(WeightLoader::kEmbedding, config.vocab_size, hidden);
   embedding_norm_ = WeightLoader::plain_norm(hidden, config.norm_eps);
   for (int64_t i = 0; i < config.n_layers; ++i) {
     Layer layer;
     const auto norm = [&](std::string_view hf, std::string_view gguf, double eps) {
       return load.norm({hf, gguf}, hidden, eps, i, offset);
     };
-    layer.attention_norm =
-        norm("model.language_model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", config.norm_eps);
-    layer.post_attention_norm = norm("model.language_model.layers.{}.post_attention_layernorm.weight",
-                                     "blk.{}.post_attention_norm.weight", post_eps);
-    layer.feed_forward_norm = norm("model.language_model.layers.{}.pre_feedforward_layernorm.weight",
-                                   "blk.{}.ffn_norm.weight", config.norm_eps);
-    layer.post_feed_forward_norm = norm("model.language_model.layers.{}.post_feedforward_layernorm.weight",
-                                        "blk.{}.post_ffw_norm.weight", post_eps);
+    layer.attention_norm = norm("layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", config.norm_eps);
+    layer.post_attention_norm =
+        norm("layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", post_eps);
+    layer.feed_forward_norm =
+        norm("layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", config.norm_eps);
+    layer.post_feed_forward_norm =
+        norm("layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", post_eps);
     if (files.is_gguf()) {  // the query factor is stored as the query norm's weight
       layer.q_norm = load.norm({"", "blk.{}.attn_q_norm.weight"}, config.head_dim, config.norm_eps, i);
       layer.k_norm = load.norm({"", "blk.{}.attn_k_norm.weight"}, config.head_dim, config.norm_eps, i);
@@ -95,22 +94,15 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
     const auto linear = [&](std::string_view hf, std::string_view gguf, int64_t out, int64_t in) {
       return load.linear({hf, gguf}, out, in, i);
     };
-    layer.q =
-        linear("model.language_model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", query_width, hidden);
-    layer.k =
-        linear("model.language_model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight", kv_width, hidden);
-    layer.v =
-        linear("model.language_model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight", kv_width, hidden);
-    layer.gate = linear("model.language_model.layers.{}.self_attn.gate_proj.weight", "blk.{}.attn_gate.weight",
-                        query_width, hidden);
-    layer.o = linear("model.language_model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight", hidden,
-                     query_width);
+    layer.q = linear("layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", query_width, hidden);
+    layer.k = linear("layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight", kv_width, hidden);
+    layer.v = linear("layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight", kv_width, hidden);
+    layer.gate = linear("layers.{}.self_attn.gate_proj.weight", "blk.{}.attn_gate.weight", query_width, hidden);
+    layer.o = linear("layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight", hidden, query_width);
     const int64_t inner = config.intermediate_size;
-    layer.mlp_gate =
-        linear("model.language_model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", inner, hidden);
-    layer.mlp_up = linear("model.language_model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight", inner, hidden);
-    layer.mlp_down =
-        linear("model.language_model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", hidden, inner);
+    layer.mlp_gate = linear("layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", inner, hidden);
+    layer.mlp_up = linear("layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight", inner, hidden);
+    layer.mlp_down = linear("layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", hidden, inner);
 
     LayerSpec& spec = spec_.layers[static_cast<size_t>(i)];
     spec.rope_theta = spec.kind == LayerKind::sliding ? theta : 0.0;
@@ -127,27 +119,10 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
                        .sinks = {}};
     layers_.push_back(std::move(layer));
   }
-  final_norm_ = load.norm({"model.language_model.norm.weight", "output_norm.weight"}, hidden, config.norm_eps);
-  head_ = load.optional_linear({"lm_head.weight", "output.weight"}, config.vocab_size, hidden);
+  final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, hidden, config.norm_eps);
+  head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, hidden);
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();
-}
-
-void MuseGlimmer::read_spec(const ModelFiles& files, const CommonConfig& config) {
-  spec_.family = "muse_glimmer";
-  spec_.architecture = files.architecture();
-  spec_.vocab_size = config.vocab_size;
-  spec_.hidden_size = config.hidden_size;
-  spec_.context_length = config.context_length;
-  spec_.n_heads = config.n_heads;
-  const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec_);
-  const int64_t window = read_window(files, 2048, spec_);
-  for (const LayerKind kind : kinds) {
-    spec_.layers.push_back({.kind = kind,
-                            .window = kind == LayerKind::sliding ? window : 0,
-                            .n_kv_heads = config.n_kv_heads,
-                            .head_dim = config.head_dim});
-  }
 }
 
 Value MuseGlimmer::embed(Ops& ops) const {

@@ -16,6 +16,10 @@ struct Entry {
 };
 
 constexpr std::array kFamilies = {
+    Entry{"gemma3", load_gemma3},
+    Entry{"gemma3_text", load_gemma3},
+    Entry{"llama", load_llama},
+    Entry{"mistral", load_llama},
     Entry{"muse-glimmer", load_muse_glimmer},
     Entry{"muse_glimmer", load_muse_glimmer},
     Entry{"muse_glimmer_text", load_muse_glimmer},

@@ -16,6 +16,34 @@ std::string layer_name(std::string_view pattern, int64_t layer) {
 
 }  // namespace
 
+WeightLoader::WeightLoader(const ModelFiles& files, ThreadPool& pool) : files_(files), pool_(pool) {
+  if (files.is_gguf()) return;
+  prefix_ = "model.";
+  for (const char* candidate : {"model.", "model.language_model.", "language_model.model.", ""}) {
+    const std::string name = candidate + std::string(kEmbedding.hf);
+    if (files.find_tensor({name, {}}).empty()) continue;
+    prefix_ = candidate;
+    break;
+  }
+}
+
+std::string WeightLoader::full_name(Names name, int64_t layer) const {
+  if (files_.is_gguf()) return layer_name(name.gguf, layer);
+  if (name.hf.starts_with('/')) return layer_name(name.hf.substr(1), layer);
+  return prefix_ + layer_name(name.hf, layer);
+}
+
+Tensor WeightLoader::find(Names name, int64_t layer) const {
+  if ((files_.is_gguf() ? name.gguf : name.hf).empty()) return {};
+  const std::string full = full_name(name, layer);
+  return files_.find_tensor({full, full});
+}
+
+Tensor WeightLoader::require(Names name, Shape shape, int64_t layer) const {
+  const std::string full = full_name(name, layer);
+  return files_.require_tensor({full, full}, shape);
+}
+
 // FNV-1a. Sampled, so that loading stays as fast as the packing; other training gives other bits everywhere.
 void WeightLoader::note(const std::string& name, const Tensor& tensor) noexcept {
   const auto add = [this](std::span<const std::byte> bytes) {
@@ -44,24 +72,24 @@ Linear WeightLoader::pack(const std::string& name, const Tensor& tensor) {
 }
 
 Linear WeightLoader::linear(Names name, int64_t out_features, int64_t in_features, int64_t layer) {
-  const Tensor tensor = files_.require_tensor(name, Shape{out_features, in_features}, layer);
-  return pack(layer_name(files_.is_gguf() ? name.gguf : name.hf, layer), tensor);
+  const Tensor tensor = require(name, Shape{out_features, in_features}, layer);
+  return pack(full_name(name, layer), tensor);
 }
 
 Linear WeightLoader::linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features,
                                       int64_t layer) {
   Linear result = linear(name, out_features, in_features, layer);
-  if (!files_.find_tensor(bias, layer).empty()) result.bias = vector(bias, Shape{out_features}, layer);
+  if (!find(bias, layer).empty()) result.bias = vector(bias, Shape{out_features}, layer);
   return result;
 }
 
 Linear WeightLoader::optional_linear(Names name, int64_t out_features, int64_t in_features, int64_t layer) {
-  if (files_.find_tensor(name, layer).empty()) return {};
+  if (find(name, layer).empty()) return {};
   return linear(name, out_features, in_features, layer);
 }
 
 Tensor WeightLoader::vector(Names name, Shape shape, int64_t layer) {
-  const Tensor source = files_.require_tensor(name, shape, layer);
+  const Tensor source = require(name, shape, layer);
   Tensor result(DType::F32, shape);
   auto* out = result.data<float>();
   const int64_t count = shape.elements();
@@ -76,21 +104,20 @@ Tensor WeightLoader::vector(Names name, Shape shape, int64_t layer) {
       bf16_to_f32(source.data<uint16_t>(), count, out);
       break;
     default:
-      throw Error(ErrorCode::bad_file, {.where = files_.path().string() + ": tensor " +
-                                                 layer_name(files_.is_gguf() ? name.gguf : name.hf, layer),
+      throw Error(ErrorCode::bad_file, {.where = files_.path().string() + ": tensor " + full_name(name, layer),
                                         .expected = "F32, F16 or BF16",
                                         .got = "type " + std::string(to_string(source.dtype())),
                                         .advice = "write the file again with this tensor unquantised"});
   }
   bytes_ += result.bytes();
-  note(layer_name(files_.is_gguf() ? name.gguf : name.hf, layer), source);
+  note(full_name(name, layer), source);
   files_.release(source);
   return result;
 }
 
 Norm WeightLoader::norm(Names name, int64_t size, double eps, int64_t layer, float offset) {
   Norm norm = plain_norm(size, eps);
-  norm.name = layer_name(files_.is_gguf() ? name.gguf : name.hf, layer);
+  norm.name = full_name(name, layer);
   norm.weight = vector(name, Shape{size}, layer);
   if (offset != 0.0F) {
     auto* weight = norm.weight.data<float>();

@@ -8,9 +8,20 @@
 namespace slipring {
 
 /// Used while one model is being built. Threads: one.
+///
+/// Names are given as the shortest published form has them ("layers.{}.mlp.up_proj.weight"); Hugging Face folders put
+/// "model." or, inside multi-modal models, a longer prefix in front, which the loader finds by looking for the
+/// embedding table. A leading '/' means that no prefix is added ("/lm_head.weight").
 class WeightLoader {
  public:
-  WeightLoader(const ModelFiles& files, ThreadPool& pool) : files_(files), pool_(pool) {}
+  /// The embedding table of every family.
+  static constexpr Names kEmbedding{"embed_tokens.weight", "token_embd.weight"};
+
+  WeightLoader(const ModelFiles& files, ThreadPool& pool);
+
+  const ModelFiles& files() const noexcept { return files_; }
+  /// The tensor as the file has it, or an empty one.
+  Tensor find(Names name, int64_t layer = -1) const;
 
   /// [out_features, in_features]. @throws Error{bad_file} if it is absent or has another shape
   Linear linear(Names name, int64_t out_features, int64_t in_features, int64_t layer = -1);
@@ -31,11 +42,14 @@ class WeightLoader {
   uint64_t fingerprint() const noexcept { return fingerprint_; }
 
  private:
+  std::string full_name(Names name, int64_t layer) const;
+  Tensor require(Names name, Shape shape, int64_t layer) const;
   Linear pack(const std::string& name, const Tensor& tensor);
   void note(const std::string& name, const Tensor& tensor) noexcept;
 
   const ModelFiles& files_;
   ThreadPool& pool_;
+  std::string prefix_;  // of Hugging Face names
   int64_t bytes_ = 0;
   uint64_t fingerprint_ = 0xcbf29ce484222325ULL;
 };
