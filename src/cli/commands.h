@@ -7,7 +7,10 @@ class App;
 
 namespace slipring::cli {
 
-void add_run(CLI::App& app);
+void add_inspect(CLI::App& app);
 void add_logits(CLI::App& app);
+void add_perplexity(CLI::App& app);
+void add_run(CLI::App& app);
+void add_tokenize(CLI::App& app);
 
 }  // namespace slipring::cli

@@ -26,6 +26,9 @@ int main(int argc, char** argv) {
       "slipring COMMAND --help explains a command. Without -m every command uses the embedded model glimmer-tiny.");
   try {
     slipring::cli::add_run(app);
+    slipring::cli::add_inspect(app);
+    slipring::cli::add_tokenize(app);
+    slipring::cli::add_perplexity(app);
     slipring::cli::add_logits(app);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

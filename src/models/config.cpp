@@ -18,8 +18,7 @@ namespace {
 
 }  // namespace
 
-CommonConfig read_common_config(const WeightLoader& load) {
-  const ModelFiles& files = load.files();
+CommonConfig read_common_config(const ModelFiles& files) {
   CommonConfig config;
   config.n_layers = files.require_integer({"num_hidden_layers", "block_count"}, 1, kMaxLayers);
   config.hidden_size = files.require_integer({"hidden_size", "embedding_length"}, 1, kMaxFeatures);
@@ -44,14 +43,14 @@ CommonConfig read_common_config(const WeightLoader& load) {
   }
   config.norm_eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(1e-5);
 
-  const Tensor table = load.find(WeightLoader::kEmbedding);
-  if (table.empty() || table.shape().rank() != 2) {
-    bad_key(files, files.is_gguf() ? WeightLoader::kEmbedding.gguf : WeightLoader::kEmbedding.hf, "a matrix",
-            table.empty() ? "no such tensor" : "shape " + table.shape().to_string());
-  }
-  config.vocab_size = table.shape()[0];
-  if (config.vocab_size < 1 || config.vocab_size > kMaxVocabulary) {
-    bad_key(files, "vocabulary", fmt::format("1 to {} tokens", kMaxVocabulary), std::to_string(config.vocab_size));
+  const Tensor table = WeightLoader::embedding_table(files);
+  if (table.empty()) {
+    config.vocab_size = files.require_integer({"vocab_size", "vocab_size"}, 1, kMaxVocabulary);
+  } else if (table.shape().rank() == 2 && table.shape()[0] >= 1 && table.shape()[0] <= kMaxVocabulary) {
+    config.vocab_size = table.shape()[0];
+  } else {
+    bad_key(files, files.is_gguf() ? WeightLoader::kEmbedding.gguf : WeightLoader::kEmbedding.hf,
+            fmt::format("a matrix of 1 to {} rows", kMaxVocabulary), "shape " + table.shape().to_string());
   }
   return config;
 }

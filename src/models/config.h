@@ -29,7 +29,7 @@ struct CommonConfig {
 /// Reads and checks them. head_dim defaults to hidden_size / n_heads, n_kv_heads to n_heads; the vocabulary's size is
 /// the embedding table's where the config does not say.
 /// @throws Error{bad_file} naming the key
-CommonConfig read_common_config(const WeightLoader& load);
+CommonConfig read_common_config(const ModelFiles& files);
 
 /// Fills what every family's spec has, one LayerSpec for each kind.
 void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, const CommonConfig& config,

@@ -43,6 +43,9 @@ class Decoder {
 /// @throws Error{unsupported} listing the known architectures; Error{bad_file} naming a missing key or tensor
 std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool);
 
+/// The facts alone, without loading weights. @throws like load_decoder()
+ModelSpec read_model_spec(const ModelFiles& files);
+
 /// Architectures that load_decoder() knows, as their files spell them, sorted.
 std::vector<std::string> known_architectures();
 

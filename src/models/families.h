@@ -7,10 +7,14 @@
 
 namespace slipring {
 
-using DecoderFactory = std::shared_ptr<const Decoder> (*)(const ModelFiles& files, ThreadPool& pool);
+/// One architecture: its facts, which need no weights, and the whole model.
+struct Family {
+  ModelSpec (*read_spec)(const ModelFiles& files);
+  std::shared_ptr<const Decoder> (*load)(const ModelFiles& files, ThreadPool& pool);
+};
 
-std::shared_ptr<const Decoder> load_gemma3(const ModelFiles& files, ThreadPool& pool);
-std::shared_ptr<const Decoder> load_llama(const ModelFiles& files, ThreadPool& pool);
-std::shared_ptr<const Decoder> load_muse_glimmer(const ModelFiles& files, ThreadPool& pool);
+extern const Family kGemma3;
+extern const Family kLlama;
+extern const Family kMuseGlimmer;
 
 }  // namespace slipring

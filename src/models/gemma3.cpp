@@ -63,12 +63,19 @@ double theta_of(const ModelFiles& files, LayerKind kind) {
   return files.real({"rope_theta", ""}).value_or(kGlobalTheta);
 }
 
+ModelSpec read_spec(const ModelFiles& files) {
+  ModelSpec spec;
+  const CommonConfig config = read_common_config(files);
+  const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec);
+  fill_spec(spec, "gemma3", files, config, kinds, read_window(files, 0, spec));
+  for (LayerSpec& layer : spec.layers) layer.rope_theta = theta_of(files, layer.kind);
+  return spec;
+}
+
 Gemma3::Gemma3(const ModelFiles& files, ThreadPool& pool) {
   WeightLoader load(files, pool);
-  const CommonConfig config = read_common_config(load);
-  const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec_);
-  fill_spec(spec_, "gemma3", files, config, kinds, read_window(files, 0, spec_));
-  for (LayerSpec& layer : spec_.layers) layer.rope_theta = theta_of(files, layer.kind);
+  const CommonConfig config = read_common_config(files);
+  spec_ = read_spec(files);
 
   // The reference rounds this factor to the checkpoint's bfloat16; in float32 the two agree for the published sizes.
   embedding_scale_ = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
@@ -162,8 +169,9 @@ Value Gemma3::logits(Ops& ops, const Value& hidden) const {
 
 }  // namespace
 
-std::shared_ptr<const Decoder> load_gemma3(const ModelFiles& files, ThreadPool& pool) {
-  return std::make_shared<Gemma3>(files, pool);
-}
+const Family kGemma3 = {.read_spec = read_spec,
+                        .load = [](const ModelFiles& files, ThreadPool& pool) -> std::shared_ptr<const Decoder> {
+                          return std::make_shared<Gemma3>(files, pool);
+                        }};
 
 }  // namespace slipring

@@ -37,25 +37,31 @@ class Llama final : public Decoder {
   std::vector<Layer> layers_;
 };
 
-Llama::Llama(const ModelFiles& files, ThreadPool& pool) {
-  WeightLoader load(files, pool);
-  const CommonConfig config = read_common_config(load);
+ModelSpec read_spec(const ModelFiles& files) {
+  ModelSpec spec;
+  const CommonConfig config = read_common_config(files);
   // A window in the file (Mistral v0.1) makes every layer slide; null or no window, none.
   const bool slides = files.integer({"sliding_window", "attention.sliding_window"}).value_or(0) > 0;
   const std::vector<LayerKind> kinds(static_cast<size_t>(config.n_layers),
                                      slides ? LayerKind::sliding : LayerKind::full);
-  fill_spec(spec_, "llama", files, config, kinds, slides ? read_window(files, 0, spec_) : 0);
-
+  fill_spec(spec, "llama", files, config, kinds, slides ? read_window(files, 0, spec) : 0);
   auto theta = files.real({"rope_parameters/rope_theta", "rope.freq_base"});
   if (!theta) theta = files.real({"rope_theta", ""});
-  for (LayerSpec& layer : spec_.layers) layer.rope_theta = theta.value_or(10000.0);
+  for (LayerSpec& layer : spec.layers) layer.rope_theta = theta.value_or(10000.0);
+  return spec;
+}
+
+Llama::Llama(const ModelFiles& files, ThreadPool& pool) {
+  WeightLoader load(files, pool);
+  const CommonConfig config = read_common_config(files);
+  spec_ = read_spec(files);
   // GGUF files hold q and k permuted for the interleaved rotation.
   const RopeLayout layout = files.is_gguf() ? RopeLayout::interleaved : RopeLayout::halves;
   const int64_t rotary_dim = files.integer({"", "rope.dimension_count"}).value_or(config.head_dim);
   if (rotary_dim < 2 || rotary_dim > config.head_dim || rotary_dim % 2 != 0) {
     files.require_integer({"", "rope.dimension_count"}, config.head_dim, config.head_dim);
   }
-  rope_ = read_rope(load, theta.value_or(10000.0), static_cast<int>(rotary_dim), "rope_parameters", layout);
+  rope_ = read_rope(load, spec_.layers.front().rope_theta, static_cast<int>(rotary_dim), "rope_parameters", layout);
 
   embedding_ = load.linear(WeightLoader::kEmbedding, config.vocab_size, config.hidden_size);
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
@@ -136,8 +142,9 @@ Value Llama::logits(Ops& ops, const Value& hidden) const {
 
 }  // namespace
 
-std::shared_ptr<const Decoder> load_llama(const ModelFiles& files, ThreadPool& pool) {
-  return std::make_shared<Llama>(files, pool);
-}
+const Family kLlama = {.read_spec = read_spec,
+                       .load = [](const ModelFiles& files, ThreadPool& pool) -> std::shared_ptr<const Decoder> {
+                         return std::make_shared<Llama>(files, pool);
+                       }};
 
 }  // namespace slipring

@@ -44,19 +44,31 @@ class MuseGlimmer final : public Decoder {
 // Facts that published files may leave out; the values are the reference's defaults.
 constexpr int64_t kPeriod = 4;
 constexpr int64_t kWindow = 2048;
+constexpr double kTheta = 500000.0;
 constexpr double kQueryFactor = 3.87;
 constexpr double kPostNormEps = 1e-8;
 constexpr double kOutputMultiplier = 0.19611613513818404;
 
+ModelSpec read_spec(const ModelFiles& files) {
+  ModelSpec spec;
+  const CommonConfig config = read_common_config(files);
+  const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec);
+  fill_spec(spec, "muse_glimmer", files, config, kinds, read_window(files, kWindow, spec));
+  const double theta = files.real({"rope_parameters/rope_theta", "rope.freq_base"}).value_or(kTheta);
+  const auto thetas = files.reals({"layer_rope_theta", ""});
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    LayerSpec& layer = spec.layers[i];
+    layer.rope_theta = layer.kind == LayerKind::sliding ? theta : 0.0;
+    if (thetas && thetas->size() == spec.layers.size()) layer.rope_theta = (*thetas)[i];
+  }
+  return spec;
+}
+
 MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
   WeightLoader load(files, pool);
-  const CommonConfig config = read_common_config(load);
-  const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec_);
-  fill_spec(spec_, "muse_glimmer", files, config, kinds, read_window(files, kWindow, spec_));
-
+  const CommonConfig config = read_common_config(files);
+  spec_ = read_spec(files);
   const double post_eps = files.real({"post_norm_eps", ""}).value_or(kPostNormEps);
-  const double theta = files.real({"rope_parameters/rope_theta", "rope.freq_base"}).value_or(500000.0);
-  const auto layer_thetas = files.reals({"layer_rope_theta", ""});
   const float query_factor = static_cast<float>(files.real({"qk_scale_factor", ""}).value_or(kQueryFactor));
   output_multiplier_ = static_cast<float>(files.real({"output_multiplier", "logit_scale"}).value_or(kOutputMultiplier));
   softcap_ = static_cast<float>(files.real({"final_logit_softcapping", "final_logit_softcapping"}).value_or(20.0));
@@ -104,11 +116,7 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
     layer.mlp_up = linear("layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight", inner, hidden);
     layer.mlp_down = linear("layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", hidden, inner);
 
-    LayerSpec& spec = spec_.layers[static_cast<size_t>(i)];
-    spec.rope_theta = spec.kind == LayerKind::sliding ? theta : 0.0;
-    if (layer_thetas && static_cast<int64_t>(layer_thetas->size()) == config.n_layers) {
-      spec.rope_theta = (*layer_thetas)[static_cast<size_t>(i)];
-    }
+    const LayerSpec& spec = spec_.layers[static_cast<size_t>(i)];
     if (spec.rope_theta > 0) layer.rope = plain_rope(spec.rope_theta, config.head_dim, 1.0, layout);
     layer.attention = {.n_heads = config.n_heads,
                        .n_kv_heads = config.n_kv_heads,
@@ -168,8 +176,9 @@ Value MuseGlimmer::logits(Ops& ops, const Value& hidden) const {
 
 }  // namespace
 
-std::shared_ptr<const Decoder> load_muse_glimmer(const ModelFiles& files, ThreadPool& pool) {
-  return std::make_shared<MuseGlimmer>(files, pool);
-}
+const Family kMuseGlimmer = {.read_spec = read_spec,
+                             .load = [](const ModelFiles& files, ThreadPool& pool) -> std::shared_ptr<const Decoder> {
+                               return std::make_shared<MuseGlimmer>(files, pool);
+                             }};
 
 }  // namespace slipring

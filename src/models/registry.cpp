@@ -12,17 +12,17 @@ namespace {
 
 struct Entry {
   std::string_view architecture;
-  DecoderFactory load;
+  const Family* family;
 };
 
 constexpr std::array kFamilies = {
-    Entry{"gemma3", load_gemma3},
-    Entry{"gemma3_text", load_gemma3},
-    Entry{"llama", load_llama},
-    Entry{"mistral", load_llama},
-    Entry{"muse-glimmer", load_muse_glimmer},
-    Entry{"muse_glimmer", load_muse_glimmer},
-    Entry{"muse_glimmer_text", load_muse_glimmer},
+    Entry{"gemma3", &kGemma3},
+    Entry{"gemma3_text", &kGemma3},
+    Entry{"llama", &kLlama},
+    Entry{"mistral", &kLlama},
+    Entry{"muse-glimmer", &kMuseGlimmer},
+    Entry{"muse_glimmer", &kMuseGlimmer},
+    Entry{"muse_glimmer_text", &kMuseGlimmer},
 };
 
 }  // namespace
@@ -34,14 +34,22 @@ std::vector<std::string> known_architectures() {
   return names;
 }
 
-std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool) {
+static const Family& family_of(const ModelFiles& files) {
   for (const Entry& entry : kFamilies) {
-    if (entry.architecture == files.architecture()) return entry.load(files, pool);
+    if (entry.architecture == files.architecture()) return *entry.family;
   }
   throw Error(ErrorCode::unsupported, {.where = files.path().string(),
                                        .expected = fmt::format("one of: {}", fmt::join(known_architectures(), ", ")),
                                        .got = "architecture \"" + files.architecture() + "\"",
                                        .advice = {}});
+}
+
+ModelSpec read_model_spec(const ModelFiles& files) {
+  return family_of(files).read_spec(files);
+}
+
+std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool) {
+  return family_of(files).load(files, pool);
 }
 
 }  // namespace slipring

@@ -14,17 +14,24 @@ std::string layer_name(std::string_view pattern, int64_t layer) {
   return name;
 }
 
+// What stands in front of the text model's tensors.
+std::string hf_prefix(const ModelFiles& files) {
+  if (files.is_gguf()) return {};
+  for (const char* candidate : {"model.", "model.language_model.", "language_model.model.", ""}) {
+    const std::string name = candidate + std::string(WeightLoader::kEmbedding.hf);
+    if (!files.find_tensor({name, {}}).empty()) return candidate;
+  }
+  return "model.";
+}
+
 }  // namespace
 
-WeightLoader::WeightLoader(const ModelFiles& files, ThreadPool& pool) : files_(files), pool_(pool) {
-  if (files.is_gguf()) return;
-  prefix_ = "model.";
-  for (const char* candidate : {"model.", "model.language_model.", "language_model.model.", ""}) {
-    const std::string name = candidate + std::string(kEmbedding.hf);
-    if (files.find_tensor({name, {}}).empty()) continue;
-    prefix_ = candidate;
-    break;
-  }
+WeightLoader::WeightLoader(const ModelFiles& files, ThreadPool& pool)
+    : files_(files), pool_(pool), prefix_(hf_prefix(files)) {}
+
+Tensor WeightLoader::embedding_table(const ModelFiles& files) {
+  const std::string name = hf_prefix(files) + std::string(kEmbedding.hf);
+  return files.find_tensor({name, kEmbedding.gguf});
 }
 
 std::string WeightLoader::full_name(Names name, int64_t layer) const {

@@ -20,6 +20,8 @@ class WeightLoader {
   WeightLoader(const ModelFiles& files, ThreadPool& pool);
 
   const ModelFiles& files() const noexcept { return files_; }
+  /// The embedding table as the file has it, or an empty tensor.
+  static Tensor embedding_table(const ModelFiles& files);
   /// The tensor as the file has it, or an empty one.
   Tensor find(Names name, int64_t layer = -1) const;
 
