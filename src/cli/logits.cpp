@@ -39,7 +39,10 @@ void logits(const LogitsFlags& flags) {
         progress.show(done, total);
         return true;
       });
-  write_safetensors(flags.output, {{"logits", all}});
+  SafetensorsWriter writer(flags.output);
+  writer.declare("logits", DType::F32, all.shape());
+  writer.append("logits", all);
+  writer.finish();
   fmt::print(stderr, "wrote logits {} to {}\n", all.shape().to_string(), flags.output);
 }
 
