@@ -39,10 +39,7 @@ void logits(const LogitsFlags& flags) {
         progress.show(done, total);
         return true;
       });
-  SafetensorsWriter writer(flags.output);
-  writer.declare("logits", DType::F32, all.shape());
-  writer.append("logits", all);
-  writer.finish();
+  write_safetensors(flags.output, {{"logits", all}});
   fmt::print(stderr, "wrote logits {} to {}\n", all.shape().to_string(), flags.output);
 }
 

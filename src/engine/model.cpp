@@ -6,6 +6,7 @@
 #include "models/decoder.h"
 
 namespace slipring {
+
 std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelOptions& options) {
   const std::filesystem::path chosen = path.empty() ? default_model_path() : path;
   const auto files = ModelFiles::open(chosen);
@@ -35,8 +36,15 @@ Model::~Model() = default;
 const ModelSpec& Model::spec() const noexcept {
   return decoder_->spec();
 }
+std::shared_ptr<const Tokenizer> Model::shared_tokenizer() const {
+  if (tokenizer_) return tokenizer_;
+  throw Error(ErrorCode::not_found, {.where = path_.string(),
+                                     .expected = "a vocabulary beside the weights",
+                                     .got = no_tokenizer_,
+                                     .advice = "this model takes token ids only"});
+}
 const Tokenizer& Model::tokenizer() const {
-  return *tokenizer_;
+  return *shared_tokenizer();
 }
 int64_t Model::weight_bytes() const noexcept {
   return decoder_->weight_bytes();
