@@ -38,6 +38,7 @@ std::vector<uint32_t> places(const std::vector<float>& scores) {
 BpeTokenizer::BpeTokenizer(Vocabulary vocabulary)
     : vocabulary_(std::move(vocabulary)), index_(vocabulary_.tokens), piece_index_(vocabulary_.tokens) {
   check_ids();
+  drop_repeated_turn_ends();
   index_tokens();
   build_rules();
 }
@@ -59,6 +60,14 @@ void BpeTokenizer::check_ids() const {
   if (vocabulary_.bos) check(*vocabulary_.bos, "bos token");
   if (vocabulary_.unknown) check(*vocabulary_.unknown, "unknown token");
   for (const TokenId id : vocabulary_.end_of_turn) check(id, "end-of-turn token");
+}
+
+void BpeTokenizer::drop_repeated_turn_ends() {
+  std::vector<TokenId> once;
+  for (const TokenId id : vocabulary_.end_of_turn) {
+    if (std::find(once.begin(), once.end(), id) == once.end()) once.push_back(id);
+  }
+  vocabulary_.end_of_turn = std::move(once);
 }
 
 void BpeTokenizer::index_tokens() {

@@ -31,6 +31,7 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   void check_ids() const;
+  void drop_repeated_turn_ends();
   void index_tokens();
   void build_rules();
   size_t checked(TokenId id) const;

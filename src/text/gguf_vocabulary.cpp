@@ -15,6 +15,10 @@ Names key(std::string_view name) {
   return {"", name};
 }
 
+std::string in_quotes(std::string_view text) {
+  return std::string(1, '"').append(text).append(1, '"');
+}
+
 [[noreturn]] void bad_key(const ModelFiles& files, std::string_view name, std::string expected, std::string got) {
   throw Error(ErrorCode::bad_file,
               {files.path().string() + ": " + std::string(name.substr(1)), std::move(expected), std::move(got), ""});
@@ -111,7 +115,7 @@ void read_byte_level(const ModelFiles& files, Vocabulary& vocabulary) {
   const auto rules = split_rules(pre);
   if (!rules) {
     throw Error(ErrorCode::unsupported, {files.path().string() + ": tokenizer.ggml.pre",
-                                         "a split rule that slipring knows", "\"" + pre + "\"", ""});
+                                         "a split rule that slipring knows", in_quotes(pre), ""});
   }
   for (const std::string_view pattern : rules->patterns) {
     PreTokenizerStage stage;
@@ -122,17 +126,17 @@ void read_byte_level(const ModelFiles& files, Vocabulary& vocabulary) {
   vocabulary.add_bos = files.boolean(key("/tokenizer.ggml.add_bos_token")).value_or(rules->add_bos);
 
   constexpr std::string_view merges_name = "/tokenizer.ggml.merges";
-  const auto merges = files.texts(key(merges_name));
+  const auto merges = files.text_views(key(merges_name));
   if (!merges) bad_key(files, merges_name, "the list of merges", "no such key");
   // Files with merges whose tokens were cut from the vocabulary are about and run elsewhere.
   vocabulary.merges_may_be_unknown = true;
   vocabulary.merges.reserve(merges->size());
-  for (const std::string& merge : *merges) {
+  for (const std::string_view merge : *merges) {
     const size_t gap = merge.find(' ', 1);
-    if (gap == std::string::npos || gap + 1 == merge.size()) {
-      bad_key(files, merges_name, "two tokens with a space between them", "\"" + merge + "\"");
+    if (gap == std::string_view::npos || gap + 1 == merge.size() || gap == 0) {
+      bad_key(files, merges_name, "two tokens with a space between them", in_quotes(merge));
     }
-    vocabulary.merges.push_back({merge.substr(0, gap), merge.substr(gap + 1)});
+    vocabulary.merges.push_back({std::string(merge.substr(0, gap)), std::string(merge.substr(gap + 1))});
   }
 }
 
@@ -145,7 +149,7 @@ Vocabulary read_gguf_vocabulary(const ModelFiles& files) {
   if (model != "gpt2" && model != "llama") {
     throw Error(ErrorCode::unsupported,
                 {vocabulary.where + ": tokenizer.ggml.model", "\"gpt2\" or \"llama\"",
-                 model.empty() ? "no such key" : "\"" + model + "\"", "use a model with a BPE tokenizer"});
+                 model.empty() ? "no such key" : in_quotes(model), "use a model with a BPE tokenizer"});
   }
   constexpr std::string_view tokens_name = "/tokenizer.ggml.tokens";
   auto tokens = files.texts(key(tokens_name));
