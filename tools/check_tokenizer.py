@@ -198,7 +198,8 @@ def check_pieces(binary, path, count, seed):
     fields = gguf.GGUFReader(str(path)).fields
     tokens = fields["tokenizer.ggml.tokens"].contents()
     kinds = fields["tokenizer.ggml.token_type"].contents()
-    scores = fields["tokenizer.ggml.scores"].contents()
+    # The converters to GGUF overwrite the score of user-defined pieces, which was 0: they join before all others.
+    scores = [0.0 if k == 4 else s for s, k in zip(fields["tokenizer.ggml.scores"].contents(), kinds)]
     vocab = {(t.replace(" ", "▁") if k == 4 else t): i for i, (t, k) in enumerate(zip(tokens, kinds))}
     pieces = {t: i for t, i in vocab.items() if kinds[i] in (1, 4, 5)}
     merges = []
@@ -210,7 +211,8 @@ def check_pieces(binary, path, count, seed):
                                      byte_fallback=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.add_special_tokens([t for t, k in zip(tokens, kinds) if k == 3])
-    tokenizer.add_tokens([AddedToken(t, normalized=False, special=False) for t, k in zip(tokens, kinds) if k == 4])
+    tokenizer.add_tokens([AddedToken(t.replace(" ", "▁"), normalized=False, special=False)
+                          for t, k in zip(tokens, kinds) if k == 4])
     added = ["<bos>", "<eos>", "<end_of_turn>", "[multimodal]", "<unused5>", "  ", "\n\n"]
     questions = [(t, p) for t in strings(count, seed, added, False) for p in (True, False)]
 

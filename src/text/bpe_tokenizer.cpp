@@ -77,6 +77,7 @@ void BpeTokenizer::index_tokens() {
     if (vocabulary_.tokens[id].empty()) continue;
     index_.insert(static_cast<TokenId>(id));
     if (kind == TokenKind::control || kind == TokenKind::unknown || kind == TokenKind::byte) continue;
+    if (id < vocabulary_.outside_model.size() && vocabulary_.outside_model[id]) continue;
     piece_index_.insert(static_cast<TokenId>(id));
     rules_.longest_piece = std::max(rules_.longest_piece, vocabulary_.tokens[id].size());
   }

@@ -8,7 +8,7 @@
 namespace slipring {
 
 bool is_word(uint32_t c) {
-  static const Regex word(R"(\w)", "word characters");
+  static const Regex word("[" + std::string(rust_word_class) + "]", "word characters");
   std::string text;
   utf8::append(text, c);
   return Regex::Search(word, text).next().has_value();

@@ -11,7 +11,7 @@ inline bool is_white_space(uint32_t c) noexcept {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-/// What \w matches.
+/// What Rust's \w matches.
 bool is_word(uint32_t c);
 
 }  // namespace slipring

@@ -148,7 +148,8 @@ void add_pre_tokenizer(const json& field, Vocabulary& vocabulary, bool& byte_lev
   } else if (type == "Metaspace") {
     add_metaspace(field, vocabulary);
   } else if (type == "Whitespace") {
-    add_split(vocabulary, R"(\w+|[^\w\s]+)", SplitBehavior::removed, true);
+    const std::string word(rust_word_class);
+    add_split(vocabulary, "[" + word + "]+|[^" + word + "\\s]+", SplitBehavior::removed, true);
   } else if (type == "WhitespaceSplit") {
     add_split(vocabulary, R"(\s)", SplitBehavior::removed);
   } else if (type == "Punctuation") {

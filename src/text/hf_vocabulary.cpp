@@ -100,14 +100,16 @@ void read_model(const json& model, size_t added_count, Vocabulary& vocabulary) {
   }
 }
 
-void read_added_tokens(const json& added, size_t model_count, Vocabulary& vocabulary) {
+void read_added_tokens(const json& added, const json& in_model, Vocabulary& vocabulary) {
   const std::string& where = vocabulary.where;
   for (const json& entry : added) {
     if (!entry.is_object() || !entry.contains("id"))
       bad_field(where, "added_tokens", "objects with an id", printable(entry));
     const std::string content = text_field(entry, "content", where, "");
-    place(vocabulary, "added_tokens", entry["id"], content, 2 * (model_count + added.size()) + 65536);
+    place(vocabulary, "added_tokens", entry["id"], content, 2 * (in_model.size() + added.size()) + 65536);
     const auto id = entry["id"].get<TokenId>();
+    vocabulary.outside_model.resize(vocabulary.tokens.size(), false);
+    if (!in_model.contains(content)) vocabulary.outside_model[static_cast<size_t>(id)] = true;
     const bool control = flag(entry, "special");
     vocabulary.kinds[static_cast<size_t>(id)] = control ? TokenKind::control : TokenKind::user_defined;
     AddedToken token{id, content, control, flag(entry, "lstrip"), flag(entry, "rstrip"), flag(entry, "single_word")};
@@ -238,7 +240,7 @@ Vocabulary read_hf_vocabulary(const ModelFiles& files) {
   read_hf_normalizer(tokenizer.value("normalizer", json()), vocabulary);
   read_hf_pre_tokenizer(tokenizer.value("pre_tokenizer", json()), vocabulary);
   read_hf_decoder(tokenizer.value("decoder", json()), vocabulary);
-  read_added_tokens(added, vocabulary.tokens.size(), vocabulary);
+  read_added_tokens(added, model["vocab"], vocabulary);
 
   const json config = optional_object(folder / "tokenizer_config.json");
   read_special_ids(folder, files, config, tokenizer, vocabulary);

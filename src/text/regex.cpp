@@ -13,10 +13,10 @@ namespace {
 constexpr uint32_t match_limit = 200'000'000;
 constexpr size_t largest_jit_stack = 64U << 20;
 
-// White_Space and \w of Unicode, spelt for the inside of a character class. PCRE2's own \s also holds U+180E, and its
-// own \w lacks marks and letter-like numbers.
+// White_Space, and what Oniguruma takes for \w, spelt for the inside of a character class. PCRE2's own \s also holds
+// U+180E, and its own \w lacks marks.
 constexpr std::string_view space_class = R"(\p{Z}\t-\r\x{85})";
-constexpr std::string_view word_class = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{200C}\x{200D})";
+constexpr std::string_view word_class = R"(\p{L}\p{M}\p{N}\p{Pc})";
 
 std::string with_unicode_classes(std::string_view pattern) {
   std::string out;

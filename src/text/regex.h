@@ -11,8 +11,8 @@ namespace slipring {
 
 /// One compiled pattern. Immutable; any number of threads may search with it at once.
 ///
-/// Patterns are written for Oniguruma or Rust (that is what tokenizer files hold) and run on PCRE2 with Unicode
-/// properties; `\s` and `\w` are given the Unicode meaning that they have there.
+/// Patterns are written for Oniguruma (that is what tokenizer files hold) and run on PCRE2 with Unicode properties;
+/// `\s` and `\w` are given the meaning that they have there.
 class Regex {
  public:
   /// @param where  names the file's field, for errors
@@ -42,6 +42,10 @@ class Regex {
   std::shared_ptr<void> code_;
   std::string where_;
 };
+
+/// \w as Rust's regular expressions have it, for the inside of a character class: letter-like numbers and the joiners
+/// are in, other numbers are not. tokenizer.json's Whitespace and single_word go by it.
+inline constexpr std::string_view rust_word_class = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{200C}\x{200D})";
 
 /// `text` as a pattern that matches exactly it.
 std::string regex_quote(std::string_view text);

@@ -33,6 +33,8 @@ struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;  ///< as many as tokens
 
+  std::vector<bool> outside_model;  ///< tokens that only AddedTokens finds; empty: none
+
   std::vector<MergeRule> merges;       ///< first to last; empty where `scores` rule
   bool merges_may_be_unknown = false;  ///< a merge that names no token is passed over instead of refused
   std::vector<float> scores;           ///< as many as tokens, or empty
