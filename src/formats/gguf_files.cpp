@@ -17,6 +17,11 @@ class GgufFiles final : public ModelFiles {
     const auto text = as_text(*value);
     if (!text || text->empty()) throw_wrong_type("general.architecture", *value, "a text");
     architecture_ = *text;
+    const GgufValue* parts = header_.find("split.count");
+    if (parts != nullptr && as_integer(*parts).value_or(2) > 1) {
+      throw_unsupported(path.string(), "one part of a split model", "a model in one file",
+                        "merge the parts, for instance with llama-gguf-split --merge");
+    }
   }
 
   bool is_gguf() const noexcept override { return true; }
