@@ -13,4 +13,6 @@ void add_perplexity(CLI::App& app);
 void add_run(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
+void add_quantize(CLI::App& app);
+
 }  // namespace slipring::cli

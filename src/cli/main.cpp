@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   app.footer(
       "slipring COMMAND --help explains a command. Without -m every command uses the embedded model glimmer-tiny.");
   try {
+    slipring::cli::add_quantize(app);
     slipring::cli::add_run(app);
     slipring::cli::add_inspect(app);
     slipring::cli::add_tokenize(app);

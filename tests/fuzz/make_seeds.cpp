@@ -1,0 +1,77 @@
+// Writes the seed corpus: small good files of every kind, from which the fuzzer starts.
+// usage: slipring_fuzz_seeds FOLDER   makes FOLDER/gguf, FOLDER/safetensors, FOLDER/config
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "formats/gguf_writer.h"
+#include "formats/safetensors_writer.h"
+
+namespace {
+
+using namespace slipring;
+namespace fs = std::filesystem;
+
+void gguf_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  {
+    GgufWriter writer(folder / "metadata");
+    writer.set_text("general.architecture", "llama");
+    writer.set_u32("general.alignment", 32);
+    writer.set_u32("llama.block_count", 2);
+    writer.set_f32("f", 1.5F);
+    writer.set_bool("b", true);
+    writer.set_texts("tokenizer.ggml.tokens", std::vector<std::string>{"<0x00>", "", "a"});
+    writer.set_i32s("i", std::vector<int32_t>{1, -1});
+    writer.finish();
+  }
+  for (const DType dtype : {DType::F32, DType::F16, DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::IQ3_XXS, DType::IQ2_S,
+                            DType::IQ4_XS, DType::MXFP4, DType::I32}) {
+    GgufWriter writer(folder / std::string(to_string(dtype)));
+    writer.set_text("general.architecture", "llama");
+    writer.declare("blk.0.attn_q.weight", dtype, {2, info(dtype).block_elements});
+    writer.declare("empty", dtype, {0, info(dtype).block_elements});
+    writer.append("blk.0.attn_q.weight", Tensor(dtype, {2, info(dtype).block_elements}));
+    writer.finish();
+  }
+}
+
+void safetensors_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const DType dtype : {DType::F32, DType::BF16, DType::U8, DType::Bool, DType::I64}) {
+    SafetensorsWriter writer(folder / std::string(to_string(dtype)), {{"format", "pt"}});
+    writer.declare("a", dtype, {2, 3});
+    writer.declare("b", dtype, {});
+    writer.append("a", Tensor(dtype, {2, 3}));
+    writer.append("b", Tensor(dtype, {}));
+    writer.finish();
+  }
+}
+
+void config_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  write("text", R"({"model_type":"gemma3_text","hidden_size":64,"layer_types":["sliding_attention"],"x":null,
+    "rope_parameters":{"sliding_attention":{"rope_theta":1e4}},"tie_word_embeddings":true})");
+  write("nested", R"({"model_type":"muse_glimmer","text_config":{"hidden_size":[1,2.5],"x":"\u00e9"}})");
+  write("index", R"({"metadata":{"total_size":4},"weight_map":{"a":"model-00001-of-00001.safetensors"}})");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  try {
+    const fs::path folder = argv[1];
+    gguf_seeds(folder / "gguf");
+    safetensors_seeds(folder / "safetensors");
+    config_seeds(folder / "config");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
