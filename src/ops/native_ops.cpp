@@ -83,7 +83,7 @@ void NativeOps::end() {
 }
 
 void NativeOps::commit(size_t index, int64_t count) {
-  if (input_.mode == StepMode::main) return;
+  // update_and_fetch() has written already; those layers are not marked.
   for (size_t layer = 0; layer < pending_.size(); ++layer) {
     const PendingLayer& pending = pending_[layer];
     if (!pending.update || count == 0) continue;
@@ -239,7 +239,7 @@ Value NativeOps::embedding(const Value& ids, const Linear& table) {
   return x;
 }
 
-std::vector<Value> NativeOps::linear(const Value& x, std::initializer_list<const Linear*> maps) {
+std::vector<Value> NativeOps::linear(const Value& x, std::span<const Linear* const> maps) {
   std::vector<Value> results;
   std::vector<MatmulOutput> outputs;
   results.reserve(maps.size());

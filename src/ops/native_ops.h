@@ -71,7 +71,7 @@ class NativeOps final : public Ops {
   Value input_embeddings() override;
   Value embedding(const Value& ids, const Linear& table) override;
   using Ops::linear;
-  std::vector<Value> linear(const Value& x, std::initializer_list<const Linear*> maps) override;
+  std::vector<Value> linear(const Value& x, std::span<const Linear* const> maps) override;
   Value norm(Value x, const Norm& norm) override;
   Value rope(Value x, const Rope& rope, int head_dim) override;
   Value gated(Activation activation, Value gate, const Value& up) override;

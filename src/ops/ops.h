@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,10 @@ class Ops {
   // Compute. A Value passed by value and moved in (its last handle) may be computed in place.
   virtual Value embedding(const Value& ids, const Linear& table) = 0;  ///< rows of the table
   /// x * W^T for several maps of the same x, computed together.
-  virtual std::vector<Value> linear(const Value& x, std::initializer_list<const Linear*> maps) = 0;
+  virtual std::vector<Value> linear(const Value& x, std::span<const Linear* const> maps) = 0;
+  std::vector<Value> linear(const Value& x, std::initializer_list<const Linear*> maps) {
+    return linear(x, std::span<const Linear* const>(maps.begin(), maps.size()));
+  }
   Value linear(const Value& x, const Linear& map) { return std::move(linear(x, {&map}).front()); }
   virtual Value norm(Value x, const Norm& norm) = 0;
   virtual Value rope(Value x, const Rope& rope, int head_dim) = 0;              ///< by each row's position
