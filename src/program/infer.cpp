@@ -1,4 +1,5 @@
-// The one place that knows what type each op gives: the tracer builds with it, the verifier and the parser check with it.
+// The one place that knows what type each op gives: the tracer builds with it, the verifier and the parser check with
+// it.
 #include <fmt/format.h>
 
 #include <slipring/error.h>

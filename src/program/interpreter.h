@@ -16,7 +16,7 @@ namespace slipring {
 
 /// What one step is given: token ids, or hidden states for a program that takes those.
 struct ProgramInput {
-  std::span<const int32_t> tokens;  ///< [query_len]
+  std::span<const int32_t> tokens;    ///< [query_len]
   std::span<const float> embeddings;  ///< [query_len, hidden_size], row after row
 };
 

@@ -15,9 +15,9 @@ SymInt offset_dim() {
 }
 
 std::string_view to_string(OpKind kind) noexcept {
-  constexpr std::string_view kNames[] = {"token_ids", "input_embeddings", "embedding",  "linear",   "norm", "rope",
-                                         "gated",     "sigmoid_gate",     "add",        "scale",    "softcap",
-                                         "columns",   "logit_rows",       "concat",     "write",    "read", "attention"};
+  constexpr std::string_view kNames[] = {"token_ids",  "input_embeddings", "embedding", "linear", "norm",     "rope",
+                                         "gated",      "sigmoid_gate",     "add",       "scale",  "softcap",  "columns",
+                                         "logit_rows", "concat",           "write",     "read",   "attention"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -78,8 +78,8 @@ std::vector<std::string> Obligations::text() const {
   std::vector<std::string> lines;
   if (single_token) lines.emplace_back("query_len == 1");
   for (const int64_t capacity : no_wrap) {
-    lines.push_back(fmt::format("{} + query_len <= {}", ring::slot_of<SymInt>(offset_dim(), capacity).to_string(),
-                                capacity));
+    lines.push_back(
+        fmt::format("{} + query_len <= {}", ring::slot_of<SymInt>(offset_dim(), capacity).to_string(), capacity));
   }
   return lines;
 }

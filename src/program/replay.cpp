@@ -96,8 +96,8 @@ void Replay::run_node(size_t index) {
       break;
     }
     case OpKind::rope:
-      result = ops_.rope(take(node, 0, index), program_.ropes[at(node.get<RopeUse>().rope)],
-                         node.get<RopeUse>().head_dim);
+      result =
+          ops_.rope(take(node, 0, index), program_.ropes[at(node.get<RopeUse>().rope)], node.get<RopeUse>().head_dim);
       break;
     case OpKind::gated:
       result = ops_.gated(node.get<GatedUse>().activation, take(node, 0, index), input(1));
@@ -121,8 +121,7 @@ void Replay::run_node(size_t index) {
       result = ops_.logit_rows(input(0));
       break;
     case OpKind::concat:
-      kv_[at(node.output)] =
-          ops_.fetch_and_concat(program_.state_of(node.inputs[0]).layer, input(1), input(2));
+      kv_[at(node.output)] = ops_.fetch_and_concat(program_.state_of(node.inputs[0]).layer, input(1), input(2));
       break;
     case OpKind::write: {
       const int layer = program_.state_of(node.inputs[0]).layer;

@@ -94,8 +94,8 @@ NodeText node_text(const Node& node) {
 }  // namespace
 
 std::string to_text(const Program& program) {
-  std::string text = fmt::format("program {} mode {}\n", quoted(program.name),
-                                 program.mode == StepMode::main ? "main" : "prefill");
+  std::string text =
+      fmt::format("program {} mode {}\n", quoted(program.name), program.mode == StepMode::main ? "main" : "prefill");
   for (const std::string& line : obligations(program).text()) text += "# requires " + line + "\n";
   for (size_t i = 0; i < program.constants.size(); ++i) text += constant_text(i, program.constants[i]);
   for (size_t i = 0; i < program.ropes.size(); ++i) {

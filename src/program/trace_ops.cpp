@@ -192,8 +192,8 @@ Value TraceOps::attention(const Value& q, KVHandle kv, const AttentionSpec& spec
   int32_t sinks = -1;
   if (!spec.sinks.empty()) {
     const int layer = program_.state_of(kv.id).layer;
-    sinks = add_constant(fmt::format("attention_sinks.{}", layer), spec.sinks.raw(),
-                         {.name = {}, .weight = spec.sinks});
+    sinks =
+        add_constant(fmt::format("attention_sinks.{}", layer), spec.sinks.raw(), {.name = {}, .weight = spec.sinks});
   }
   return value(OpKind::attention, {q.id(), kv.id},
                AttentionUse{.n_heads = spec.n_heads,

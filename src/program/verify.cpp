@@ -43,16 +43,15 @@ class Verifier {
           state.window > state.capacity || state.capacity < 0) {
         report("state {} has no sound geometry", state.name);
       }
-      if (!in_range(state.initial) || !in_range(state.final) ||
-          value(state.initial).type.kind != ValueKind::state || value(state.initial).version != 0 ||
-          value(state.final).type.kind != ValueKind::state) {
+      if (!in_range(state.initial) || !in_range(state.final) || value(state.initial).type.kind != ValueKind::state ||
+          value(state.initial).version != 0 || value(state.final).type.kind != ValueKind::state) {
         report("state {} has no first and last version", state.name);
         return false;
       }
-      const ValueType expected{.kind = ValueKind::state,
-                               .dtype = layout.dtype,
-                               .dims = {state.is_ring() ? SymInt(state.capacity) : offset_dim(), layout.n_kv_heads,
-                                        layout.head_dim}};
+      const ValueType expected{
+          .kind = ValueKind::state,
+          .dtype = layout.dtype,
+          .dims = {state.is_ring() ? SymInt(state.capacity) : offset_dim(), layout.n_kv_heads, layout.head_dim}};
       if (!value(state.initial).type.same(expected)) {
         report("state {} is {}, not {}", state.name, value(state.initial).type.to_string(), expected.to_string());
       }
@@ -97,8 +96,7 @@ class Verifier {
     try {
       const ValueType expected = infer_type(program_, node);
       if (!value(node.output).type.same(expected)) {
-        report("{} declares {}, but gives {}", where(index), value(node.output).type.to_string(),
-               expected.to_string());
+        report("{} declares {}, but gives {}", where(index), value(node.output).type.to_string(), expected.to_string());
         return;
       }
     } catch (const Error& error) {
@@ -134,9 +132,10 @@ class Verifier {
     }
     if (node.op != OpKind::write) {
       if (state.is_ring() && program_.mode == StepMode::prefill && source.version > 0) {
-        report("{} reads {} after the step's own write: with more than one token its first queries miss keys "
-               "that the write evicted; read (concat) first, then write",
-               where(index), program_.value_name(node.inputs[0]));
+        report(
+            "{} reads {} after the step's own write: with more than one token its first queries miss keys "
+            "that the write evicted; read (concat) first, then write",
+            where(index), program_.value_name(node.inputs[0]));
       }
       if (node.op == OpKind::concat && source.version > 0) {
         report("{} adds the step's keys to {}, which holds them already", where(index),

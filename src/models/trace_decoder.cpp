@@ -1,0 +1,37 @@
+#include "models/trace_decoder.h"
+
+#include "program/trace_ops.h"
+
+namespace slipring {
+
+Program trace_decoder(std::string name, std::shared_ptr<const Decoder> decoder, const DecoderTraceOptions& options) {
+  const ModelSpec& spec = decoder->spec();
+  TraceOptions trace_options{.name = std::move(name),
+                             .mode = options.mode,
+                             .logits = options.logits,
+                             .kv_dtype = options.kv_dtype,
+                             .layers = {},
+                             .embedding_cols = options.embeddings ? spec.hidden_size : 0,
+                             .taps = options.taps,
+                             .weights = decoder};
+  for (const LayerSpec& layer : spec.layers) {
+    const int64_t window = layer.kind == LayerKind::sliding && !options.embeddings ? layer.window : 0;
+    trace_options.layers.push_back(
+        {.capacity = window, .window = window, .n_kv_heads = layer.n_kv_heads, .head_dim = layer.head_dim});
+  }
+  return trace(std::move(trace_options), [&](TraceOps& ops) {
+    const Value hidden = decoder->forward(ops);
+    if (options.logits == LogitRows::none) return;
+    ops.mark_hidden(hidden);
+    ops.output("logits", decoder->logits(ops, hidden));
+  });
+}
+
+Program trace_embeddings(std::string name, std::shared_ptr<const Decoder> decoder) {
+  TraceOptions options;
+  options.name = std::move(name);
+  options.weights = decoder;
+  return trace(std::move(options), [&](TraceOps& ops) { ops.output("inputs_embeds", decoder->embed(ops)); });
+}
+
+}  // namespace slipring
