@@ -50,6 +50,7 @@ class RingKVCache final : public LayerCache {
 
  private:
   void write(int64_t position, const KVBlock& block) noexcept;
+  void fill_with_zeros() noexcept;
 
   int64_t capacity_;
   int64_t window_;

@@ -55,6 +55,11 @@ void RingKVCache::write(int64_t position, const KVBlock& block) noexcept {
   std::memcpy(row(v_, slot, layout_), block.v().raw(), bytes);
 }
 
+void RingKVCache::fill_with_zeros() noexcept {
+  std::memset(k_.raw(), 0, static_cast<size_t>(k_.bytes()));
+  std::memset(v_.raw(), 0, static_cast<size_t>(v_.bytes()));
+}
+
 void RingKVCache::update(const KVBlock& block) {
   check_block(block, "RingKVCache::update");
   if (block.query_len() > room_before_wrap()) {
@@ -78,6 +83,7 @@ bool RingKVCache::can_resume_at(int64_t position) const noexcept {
 
 void RingKVCache::truncate(int64_t position) {
   check_resume(position);
+  if (position == 0) fill_with_zeros();
   oldest_valid_ = std::min(first_held(), position);
   offset_ = position;
   check_invariants(*this);
@@ -101,9 +107,8 @@ void RingKVCache::restore(int64_t offset, const KVBlock& held) {
                                               .got = "a view of its own slots",
                                               .advice = "copy the held positions first"});
   }
-  // From here on nothing fails. Slots that hold no position become zero again, as in a cache that never wrote them.
-  std::memset(k_.raw(), 0, static_cast<size_t>(k_.bytes()));
-  std::memset(v_.raw(), 0, static_cast<size_t>(v_.bytes()));
+  // From here on nothing fails.
+  fill_with_zeros();
   const int64_t first = std::max(offset - count, offset - capacity_);
   for (const ring::SlotRun& run : ring::runs(first, offset, capacity_)) {
     write(run.first_position, held.slice(run.first_position - (offset - count), run.count));
