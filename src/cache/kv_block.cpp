@@ -4,7 +4,7 @@
 #include <slipring/error.h>
 #include <slipring/kv_block.h>
 
-#include "tensor/half.h"
+#include "kernels/elementwise.h"
 
 namespace slipring {
 namespace {
@@ -30,14 +30,8 @@ void check_pair(const Tensor& k, const Tensor& v) {
 Tensor rounded(const Tensor& x, DType dtype) {
   if (dtype == DType::F32) return x;
   Tensor result(dtype, x.shape());
-  const auto* from = x.data<float>();
-  auto* to = result.data<uint16_t>();
-  const int64_t count = x.elements();
-  if (dtype == DType::F16) {
-    for (int64_t i = 0; i < count; ++i) to[i] = f16_from_f32(from[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = bf16_from_f32(from[i]);
-  }
+  const auto convert = dtype == DType::F16 ? f32_to_f16 : f32_to_bf16;
+  convert(x.data<float>(), x.elements(), result.data<uint16_t>());
   return result;
 }
 
