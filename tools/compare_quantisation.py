@@ -94,7 +94,8 @@ def main() -> None:
                     counts[kind.name] += values.size
             for kind, count in counts.items():
                 a, b = ours[kind] / count, theirs[kind] / count
-                print(f"| {model.stem} | {kind} | {count:.3g} | {a:.4e} | {b:.4e} | {a / b:.3f} |", flush=True)
+                ratio = f"{a / b:.3f}" if b > 0 else "-"
+                print(f"| {model.stem} | {kind} | {count:.3g} | {a:.4e} | {b:.4e} | {ratio} |", flush=True)
 
 
 if __name__ == "__main__":

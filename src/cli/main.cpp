@@ -7,6 +7,7 @@
 #include <slipring/error.h>
 
 #include "cli/commands.h"
+#include "formats/bus_error.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ int fail(std::string_view message, int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  slipring::end_clearly_on_bus_error();
   CLI::App app{"slipring runs sliding-window language models: right for every query length, on the CPU."};
   app.name("slipring");
   app.set_version_flag("--version", SLIPRING_VERSION);

@@ -12,7 +12,8 @@ namespace slipring {
 
 /// Maps a regular file, private and read-only; pages come in when they are first read.
 /// A file that another process cuts while it is mapped makes reads past its new end fail with SIGBUS. check_size()
-/// turns the cut into an Error where data is handed out; what is cut later can only be met by a signal handler. Replace
+/// turns the cut into an Error where data is handed out; what is cut later only a signal handler can meet: programs
+/// call end_clearly_on_bus_error(). Replace
 /// model files by renaming a new file over the old one, as slipring's own writers do: then the mapping keeps the old.
 /// Threads: const use from any number of threads.
 class MappedFile {

@@ -36,6 +36,7 @@ OutputFile::OutputFile(std::filesystem::path target) : target_(std::move(target)
     if (descriptor_ >= 0 || errno != EEXIST) break;
   }
   if (descriptor_ < 0) throw_system_error(temporary_, "cannot create", errno);
+  removed_on_bus_error_.emplace(temporary_);
   buffer_.reserve(kBufferBytes);
 }
 
@@ -91,6 +92,7 @@ void OutputFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     throw_system_error(target_.string(), "cannot rename the finished file to this name", errno);
   }
+  removed_on_bus_error_.reset();
   // The data is safe under its name; what close or the folder's flush report now changes nothing about that.
   ::close(descriptor_);
   descriptor_ = -1;

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "formats/bus_error.h"
 
 namespace slipring {
 
@@ -41,6 +44,7 @@ class OutputFile {
 
   std::filesystem::path target_;
   std::string temporary_;
+  std::optional<RemovedOnBusError> removed_on_bus_error_;
   int descriptor_ = -1;
   uint64_t position_ = 0;
   std::vector<std::byte> buffer_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "formats/bus_error.h"
 #include "formats/gguf_writer.h"
 #include "formats/mapped_file.h"
 #include "formats/safetensors.h"
@@ -160,6 +161,21 @@ TEST(OutputFile, AFailedWriteLeavesTheOldFileAndNothingElse) {
   ::sigaction(SIGXFSZ, &old_action, nullptr);
   EXPECT_EQ(files_in(folder), 1U);
   EXPECT_EQ(MappedFile::open(path)->text(), "old");
+}
+
+TEST(BusErrorDeathTest, AFileCutWhileItIsReadEndsTheProgramClearly) {
+  const TempFolder folder;
+  const auto path = folder.write("m", std::string(100'000, 'x'));
+  const auto read_what_was_cut = [&] {
+    end_clearly_on_bus_error();
+    OutputFile half_written(folder.path() / "out");
+    const auto file = MappedFile::open(path);
+    std::filesystem::resize_file(path, 10);
+    const volatile char* last = file->text().data() + 99'999;
+    std::exit(*last == 'x' ? 3 : 4);
+  };
+  EXPECT_EXIT(read_what_was_cut(), ::testing::ExitedWithCode(1), "cut short while it was in use");
+  EXPECT_EQ(files_in(folder), 1U);
 }
 
 TEST(OutputFile, AMappedOldFileKeepsItsBytes) {
