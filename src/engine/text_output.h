@@ -1,11 +1,12 @@
 // Tokens to the text that a reader sees: whole characters, and nothing from a stop string on.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <slipring/stop_strings.h>
 #include <slipring/tokenizer.h>
 
 namespace slipring {
@@ -18,19 +19,18 @@ class TextOutput {
       : detokenizer_(std::move(tokenizer)), stops_(stops) {}
 
   /// Text that became certain with this token; may be empty.
-  std::string add(TokenId id) { return filter(detokenizer_.add(id), false); }
+  std::string add(TokenId id) { return stops_.add(detokenizer_.add(id)); }
   /// The held-back tail, once, at the end.
-  std::string finish() { return filter(detokenizer_.finish(), true); }
+  std::string finish() {
+    std::string text = stops_.add(detokenizer_.finish());
+    return text + stops_.finish();
+  }
   /// True once a stop string appeared; nothing is emitted from there on.
-  bool stopped() const noexcept { return stopped_; }
+  bool stopped() const noexcept { return stops_.stopped(); }
 
  private:
-  std::string filter(std::string piece, bool end);
-
   Detokenizer detokenizer_;
-  std::vector<std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
+  StopStrings stops_;
 };
 
 }  // namespace slipring

@@ -138,20 +138,21 @@ void BpeTokenizer::build_rules() {
 std::vector<TokenId> BpeTokenizer::encode(std::string_view text, ControlTokens control) const {
   std::vector<TokenId> ids;
   BpeEncoder encoder(rules_);
+  bool at_front = true;
   for (const AddedTokens::Part& part : vocabulary_.added.split(text, control)) {
     if (part.id >= 0) {
       ids.push_back(part.id);
+      at_front = vocabulary_.prefix_behind_user_defined || is_control(part.id);
     } else {
-      encode_stretch(part.text, part.text.data() == text.data(), control, encoder, ids);
+      encode_stretch(part.text, at_front, part.text.data() == text.data(), control, encoder, ids);
     }
   }
   return ids;
 }
 
 // Rules see whole characters only; bytes that belong to none go straight to their tokens.
-void BpeTokenizer::encode_stretch(std::string_view text, bool at_start, ControlTokens control, BpeEncoder& encoder,
-                                  std::vector<TokenId>& ids) const {
-  bool at_front = true;
+void BpeTokenizer::encode_stretch(std::string_view text, bool at_front, bool at_start, ControlTokens control,
+                                  BpeEncoder& encoder, std::vector<TokenId>& ids) const {
   while (!text.empty()) {
     const size_t valid = utf8::valid_prefix(text);
     if (valid > 0) encode_valid(text.substr(0, valid), at_front, at_start, control, encoder, ids);

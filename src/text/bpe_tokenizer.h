@@ -35,7 +35,7 @@ class BpeTokenizer final : public Tokenizer {
   void index_tokens();
   void build_rules();
   size_t checked(TokenId id) const;
-  void encode_stretch(std::string_view text, bool at_start, ControlTokens control, BpeEncoder& encoder,
+  void encode_stretch(std::string_view text, bool at_front, bool at_start, ControlTokens control, BpeEncoder& encoder,
                       std::vector<TokenId>& ids) const;
   void encode_valid(std::string_view text, bool at_front, bool at_start, ControlTokens control, BpeEncoder& encoder,
                     std::vector<TokenId>& ids) const;

@@ -103,6 +103,7 @@ void read_sentencepiece(const ModelFiles& files, Vocabulary& vocabulary) {
   vocabulary.add_bos = files.boolean(key("/tokenizer.ggml.add_bos_token")).value_or(true);
   const bool add_space = files.boolean(key("/tokenizer.ggml.add_space_prefix")).value_or(true);
   vocabulary.drops_leading_space = add_space;
+  vocabulary.prefix_behind_user_defined = false;  // SentencePiece has them in the middle of its one normalised text
   if (add_space) {
     vocabulary.normalizer.add({NormalizerStep::Kind::prepend, nullptr, "", std::string(space_mark), false, false});
   }

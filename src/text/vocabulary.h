@@ -49,6 +49,8 @@ struct Vocabulary {
   PreTokenizer pre_tokenizer;
 
   bool drops_leading_space = false;
+  /// What the rules put in front of a stretch of text, they also put behind a user-defined token.
+  bool prefix_behind_user_defined = true;
   /// The strings of user-defined tokens are their bytes; else they are spelt like any other token's.
   bool user_defined_is_literal = true;
   std::optional<TokenId> bos;
