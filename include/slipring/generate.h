@@ -17,6 +17,7 @@ struct GenerateOptions {
   bool ignore_end = false;        ///< go on past the model's end-of-turn tokens
   std::vector<std::string> stop;  ///< generation ends before any of these; never shown
   SamplingOptions sampling;
+  SpeculationOptions speculation;  ///< used where the session has drafts; the text is the same without
 };
 
 enum class FinishReason : uint8_t {
@@ -34,8 +35,7 @@ struct GenerateResult {
   int64_t prompt_tokens = 0;
   double prefill_seconds = 0.0;
   double decode_seconds = 0.0;
-  /// Model passes of the decode phase: tokens / passes is how much speculation gained.
-  int64_t decode_steps = 0;
+  SpeculationStats speculation;  ///< steps counts the model passes of the decode phase, with and without drafts
 };
 
 /// Called with each piece of text as soon as it is certain; returning false stops the generation.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <slipring/drafts.h>
 #include <slipring/dtype.h>
 #include <slipring/model.h>
 #include <slipring/tokenizer.h>
@@ -14,6 +15,8 @@
 namespace slipring {
 
 class Worker;
+class Step;
+enum class LogitRows : uint8_t;
 struct Sequence;
 
 struct SessionOptions {
@@ -62,17 +65,29 @@ class Session {
   /// Forgets everything.
   void clear();
 
+  /// Guesses for generate() to verify; null: none. They are told all tokens from here on, so attach them to an empty
+  /// session.
+  /// @throws Error{invalid_argument} if the session is not empty
+  void attach_drafts(std::unique_ptr<Drafts> drafts);
+  Drafts* drafts() const noexcept { return drafts_.get(); }
+
   // For slipring's own layers.
+  /// Computes all logits of `tokens` without writing anything, asks `accept` how many of them are to stay, and writes
+  /// those.
+  void verify(std::span<const TokenId> tokens, const std::function<int64_t(const Step&)>& accept);
   Sequence& sequence() noexcept { return *sequence_; }
   const std::shared_ptr<Worker>& worker() const noexcept { return worker_; }
 
  private:
   void check_room(std::span<const TokenId> tokens) const;
+  void run(std::span<const TokenId> tokens, LogitRows rows, const std::function<void(const Step&)>& use);
+  void observe(const Step& step, std::span<const TokenId> tokens);
 
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
   std::shared_ptr<Worker> worker_;
   std::unique_ptr<Sequence> sequence_;
+  std::unique_ptr<Drafts> drafts_;
   std::vector<float> logits_;
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <unistd.h>
 
+#include <slipring/drafts.h>
 #include <slipring/error.h>
 #include <slipring/generate.h>
 
@@ -24,6 +25,10 @@ struct RunFlags {
   bool ignore_eos = false;
   bool special = false;
   bool quiet = false;
+  std::string draft;
+  bool no_draft = false;
+  bool ngram = false;
+  int64_t draft_block = 0;
 };
 
 std::string read_prompt(const RunFlags& flags, bool have_prompt) {
@@ -38,6 +43,18 @@ std::string read_prompt(const RunFlags& flags, bool have_prompt) {
   return read_file("-");
 }
 
+/// The embedded model brings its own drafter; other models get guesses where asked for.
+void attach_drafts(Session& session, const RunFlags& flags) {
+  if (flags.no_draft) return;
+  if (flags.ngram) {
+    session.attach_drafts(make_ngram_drafts());
+  } else if (!flags.draft.empty()) {
+    session.attach_drafts(load_dflash_drafts(flags.draft, session.shared_model(), session.worker()));
+  } else if (flags.model.model.empty()) {
+    session.attach_drafts(load_dflash_drafts(default_drafter_path(), session.shared_model(), session.worker()));
+  }
+}
+
 double rate(int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
 }
@@ -47,7 +64,13 @@ void print_summary(const Session& session, const GenerateResult& result, uint64_
   const int64_t without = kv_bytes_without_rings(spec, session.length(), session.options().kv_dtype);
   fmt::print(stderr, "prefill {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}; seed {}\n",
              result.prompt_tokens, rate(result.prompt_tokens, result.prefill_seconds), result.tokens.size(),
-             rate(result.decode_steps, result.decode_seconds), to_string(result.finish), seed);
+             rate(static_cast<int64_t>(result.tokens.size()) - 1, result.decode_seconds), to_string(result.finish),
+             seed);
+  const SpeculationStats& stats = result.speculation;
+  if (stats.proposed > 0) {
+    fmt::print(stderr, "drafts: {} of {} accepted, {:.2f} tokens a step\n", stats.accepted, stats.proposed,
+               static_cast<double>(stats.steps + stats.accepted) / static_cast<double>(stats.steps));
+  }
   fmt::print(stderr, "KV memory {} at {} tokens; without rings {}\n", human_bytes(session.kv_bytes_held()),
              session.length(), human_bytes(without));
 }
@@ -59,7 +82,10 @@ void run(const RunFlags& flags, bool have_prompt) {
   for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
   Session session(model, flags.session.options(flags.model.threads));
 
+  attach_drafts(session, flags);
+
   GenerateOptions options;
+  options.speculation.block = flags.draft_block;
   options.max_tokens = flags.max_tokens;
   options.stop = flags.stop;
   options.ignore_end = flags.ignore_eos;
@@ -105,6 +131,17 @@ void add_run(CLI::App& app) {
   flags->sampling.add(*command);
   command->add_option("--stop", flags->stop, "End before this text appears; may be given several times")
       ->type_name("TEXT");
+  auto* draft =
+      command->add_option("-d,--draft", flags->draft, "DFlash drafter of the model: guesses that change the speed only")
+          ->type_name("PATH");
+  auto* ngram = command->add_flag("--ngram", flags->ngram, "Guess by looking up the text so far; works with any model")
+                    ->excludes(draft);
+  command->add_flag("--no-draft", flags->no_draft, "No guesses, not even with the embedded model")
+      ->excludes(draft)
+      ->excludes(ngram);
+  command->add_option("--draft-block", flags->draft_block, "Tokens verified at once, from 2 on; 0: as many as pay off")
+      ->type_name("N")
+      ->capture_default_str();
   command->add_flag("--ignore-eos", flags->ignore_eos, "Go on where the model would end");
   command->add_flag("--special", flags->special, "Control tokens spelled in the prompt become control tokens");
   command->add_flag("-q,--quiet", flags->quiet, "Nothing but the text");

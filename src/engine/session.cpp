@@ -54,6 +54,7 @@ const std::vector<TokenId>& Session::tokens() const noexcept {
 void Session::clear() {
   for (const auto& cache : sequence_->caches) cache->clear();
   sequence_->tokens.clear();
+  if (drafts_) drafts_->clear();
 }
 
 void Session::check_room(std::span<const TokenId> tokens) const {
@@ -79,27 +80,68 @@ void Session::check_room(std::span<const TokenId> tokens) const {
   }
 }
 
+void Session::observe(const Step& step, std::span<const TokenId> tokens) {
+  if (!drafts_) return;
+  std::vector<std::span<const float>> hidden;
+  for (size_t tap = 0; tap < drafts_->taps().size(); ++tap) hidden.push_back(step.tapped(0, tap));
+  drafts_->observe(tokens, hidden);
+}
+
+void Session::run(std::span<const TokenId> tokens, LogitRows rows, const std::function<void(const Step&)>& use) {
+  {
+    const StepPart part{.sequence = sequence_.get(), .tokens = tokens, .logits = rows};
+    const Step step(model_->decoder(), *worker_, {&part, 1}, drafts_ ? drafts_->taps() : std::span<const int>{});
+    observe(step, tokens);
+    use(step);
+  }
+  if (drafts_) drafts_->settle();
+}
+
+void Session::verify(std::span<const TokenId> tokens, const std::function<int64_t(const Step&)>& accept) {
+  check_room(tokens);
+  {
+    const StepPart part{.sequence = sequence_.get(), .tokens = tokens, .logits = LogitRows::all, .commit = false};
+    Step step(model_->decoder(), *worker_, {&part, 1}, drafts_ ? drafts_->taps() : std::span<const int>{});
+    const int64_t accepted = accept(step);
+    step.commit(0, accepted);
+    observe(step, tokens.first(static_cast<size_t>(accepted)));
+  }
+  if (drafts_) drafts_->settle();
+}
+
+void Session::attach_drafts(std::unique_ptr<Drafts> drafts) {
+  if (length() > 0) {
+    throw Error(ErrorCode::invalid_argument, {.where = "drafts",
+                                              .expected = "an empty session",
+                                              .got = fmt::format("one of {} tokens", length()),
+                                              .advice = "attach drafts before the first token"});
+  }
+  drafts_ = std::move(drafts);
+}
+
+namespace {
+
+void ask(const PrefillProgress& progress, const char* what, int64_t done, int64_t total) {
+  if (!progress || progress(done, total)) return;
+  throw Error(
+      ErrorCode::cancelled,
+      {.where = what, .expected = {}, .got = fmt::format("stopped after {} of {} tokens", done, total), .advice = {}});
+}
+
+}  // namespace
+
 std::span<const float> Session::prefill(std::span<const TokenId> tokens, const PrefillProgress& progress) {
   check_room(tokens);
   const auto total = static_cast<int64_t>(tokens.size());
   int64_t done = 0;
   for (const PlannedStep& planned : plan_steps(length(), total, options_.chunk, sequence_->ring_capacities)) {
-    const int64_t count = planned.count;
-    if (progress && !progress(done, total)) {
-      throw Error(ErrorCode::cancelled, {.where = "prompt",
-                                         .expected = {},
-                                         .got = fmt::format("stopped after {} of {} tokens", done, total),
-                                         .advice = {}});
-    }
-    const StepPart part{.sequence = sequence_.get(),
-                        .tokens = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
-                        .logits = done + count == total ? LogitRows::last : LogitRows::none};
-    const Step step(model_->decoder(), *worker_, {&part, 1});
-    done += count;
-    if (done == total) {
-      const auto row = step.logits(0);
-      logits_.assign(row.begin(), row.end());
-    }
+    ask(progress, "prompt", done, total);
+    const bool last = done + planned.count == total;
+    run(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(planned.count)),
+        last ? LogitRows::last : LogitRows::none, [&](const Step& step) {
+          if (last) logits_.assign(step.logits(0).begin(), step.logits(0).end());
+        });
+    done += planned.count;
   }
   if (progress) progress(total, total);
   return logits_;
@@ -107,10 +149,8 @@ std::span<const float> Session::prefill(std::span<const TokenId> tokens, const P
 
 std::span<const float> Session::decode(TokenId token) {
   check_room({&token, 1});
-  const StepPart part{.sequence = sequence_.get(), .tokens = {&token, 1}, .logits = LogitRows::last};
-  const Step step(model_->decoder(), *worker_, {&part, 1});
-  const auto row = step.logits(0);
-  logits_.assign(row.begin(), row.end());
+  run({&token, 1}, LogitRows::last,
+      [&](const Step& step) { logits_.assign(step.logits(0).begin(), step.logits(0).end()); });
   return logits_;
 }
 
@@ -119,19 +159,12 @@ void Session::score(std::span<const TokenId> tokens, const LogitSink& sink, cons
   const auto total = static_cast<int64_t>(tokens.size());
   int64_t done = 0;
   for (const PlannedStep& planned : plan_steps(length(), total, options_.chunk, sequence_->ring_capacities)) {
-    const int64_t count = planned.count;
-    if (progress && !progress(done, total)) {
-      throw Error(ErrorCode::cancelled, {.where = "scoring",
-                                         .expected = {},
-                                         .got = fmt::format("stopped after {} of {} tokens", done, total),
-                                         .advice = {}});
-    }
-    const StepPart part{.sequence = sequence_.get(),
-                        .tokens = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
-                        .logits = LogitRows::all};
-    const Step step(model_->decoder(), *worker_, {&part, 1});
-    for (int64_t i = 0; i < count; ++i) sink(done + i, step.logits(0, i));
-    done += count;
+    ask(progress, "scoring", done, total);
+    run(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(planned.count)), LogitRows::all,
+        [&](const Step& step) {
+          for (int64_t i = 0; i < planned.count; ++i) sink(done + i, step.logits(0, i));
+        });
+    done += planned.count;
   }
   if (progress) progress(total, total);
 }

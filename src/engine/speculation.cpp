@@ -1,0 +1,25 @@
+#include "engine/speculation.h"
+
+#include <algorithm>
+
+namespace slipring {
+
+void keep_valid_guesses(std::vector<TokenId>& guesses, int64_t vocab_size) {
+  const auto bad =
+      std::find_if(guesses.begin(), guesses.end(), [vocab_size](TokenId id) { return id < 0 || id >= vocab_size; });
+  guesses.erase(bad, guesses.end());
+}
+
+void record(SpeculationStats& stats, size_t proposed, size_t accepted) {
+  ++stats.steps;
+  stats.proposed += static_cast<int64_t>(proposed);
+  stats.accepted += static_cast<int64_t>(accepted);
+  if (stats.proposed_at.size() < proposed) {
+    stats.proposed_at.resize(proposed);
+    stats.accepted_at.resize(proposed);
+  }
+  for (size_t i = 0; i < proposed; ++i) ++stats.proposed_at[i];
+  for (size_t i = 0; i < accepted; ++i) ++stats.accepted_at[i];
+}
+
+}  // namespace slipring
