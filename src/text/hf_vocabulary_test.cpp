@@ -1,0 +1,191 @@
+// Hugging Face folders: what tokenizer.json and the files beside it say, right and wrong.
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <slipring/error.h>
+#include <slipring/tokenizer.h>
+
+#include "text/fake_files.h"
+
+namespace slipring {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Ids = std::vector<TokenId>;
+
+// A folder that is gone after the test.
+class HfFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "slipring-text-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write(const char* name, const json& value) const { write_text(name, value.dump()); }
+  void write_text(const char* name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+
+  std::shared_ptr<const Tokenizer> load(const json& config = json::object()) const {
+    return Tokenizer::load(testing::FakeFiles(false, folder_, config));
+  }
+  std::string refusal() const {
+    try {
+      load();
+    } catch (const Error& error) {
+      const std::string line = error.what();
+      EXPECT_EQ(line.find('\n'), std::string::npos);
+      return line;
+    }
+    return "no error";
+  }
+  void expect_refusal(const json& tokenizer, std::string_view part) const {
+    write("tokenizer.json", tokenizer);
+    const std::string line = refusal();
+    EXPECT_NE(line.find("tokenizer.json"), std::string::npos) << line;
+    EXPECT_NE(line.find(part), std::string::npos) << line;
+  }
+
+  fs::path folder_;
+};
+
+json added(int id, const char* content, bool special) {
+  return {{"id", id}, {"content", content}, {"special", special}, {"normalized", false}};
+}
+
+// A byte-level vocabulary: ids 0 to 255 are the bytes, 256 is "th".
+json byte_level() {
+  json vocab = json::object();
+  for (int byte = 0; byte < 256; ++byte) vocab[byte_level::spelling(static_cast<uint8_t>(byte))] = byte;
+  vocab["th"] = 256;
+  return {{"added_tokens", {added(257, "<bos>", true), added(258, "<eos>", true), added(259, "<|eot|>", true)}},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h"}}}}};
+}
+
+TEST_F(HfFolder, EveryListedTurnEndCounts) {
+  write("tokenizer.json", byte_level());
+  EXPECT_EQ(load()->end_of_turn(), Ids{});
+  write("generation_config.json", {{"eos_token_id", {258, 259}}});
+  EXPECT_EQ(load()->end_of_turn(), (Ids{258, 259}));
+  write("generation_config.json", {{"eos_token_id", 258}});
+  EXPECT_EQ(load()->end_of_turn(), (Ids{258}));
+  EXPECT_EQ(load({{"eos_token_id", {258, 259}}})->end_of_turn(), (Ids{258, 259}));
+  write("tokenizer_config.json", {{"eos_token", {{"content", "<bos>"}}}});
+  EXPECT_EQ(load()->end_of_turn(), (Ids{258, 257}));
+}
+
+TEST_F(HfFolder, TurnEndsByNameOnlyWithoutAListOfTheFolder) {
+  write("tokenizer.json", byte_level());
+  write("tokenizer_config.json", {{"eos_token", "<eos>"}});
+  EXPECT_EQ(load()->end_of_turn(), (Ids{258, 259}));
+  write("generation_config.json", {{"eos_token_id", 258}});
+  EXPECT_EQ(load()->end_of_turn(), (Ids{258}));
+}
+
+TEST_F(HfFolder, TurnEndsOutOfRangeAreNamed) {
+  write("tokenizer.json", byte_level());
+  for (const json& id : {json(-1), json(260), json(1e30), json("x"), json(18446744073709551615U)}) {
+    write("generation_config.json", {{"eos_token_id", id}});
+    EXPECT_NE(refusal().find("eos_token_id"), std::string::npos) << refusal();
+  }
+}
+
+TEST_F(HfFolder, BosFromTheConfigOrThePostProcessor) {
+  json tokenizer = byte_level();
+  write("tokenizer.json", tokenizer);
+  write("tokenizer_config.json", {{"bos_token", "<bos>"}});
+  EXPECT_EQ(load()->bos(), 257);
+  EXPECT_FALSE(load()->add_bos());
+  tokenizer["post_processor"] = {{"type", "TemplateProcessing"}, {"single", {{{"SpecialToken", {{"id", "<bos>"}}}}}}};
+  write("tokenizer.json", tokenizer);
+  EXPECT_TRUE(load()->add_bos());
+  write("tokenizer_config.json", {{"bos_token", "<bos>"}, {"add_bos_token", false}});
+  EXPECT_FALSE(load()->add_bos());
+}
+
+TEST_F(HfFolder, ChatTemplateFromAllItsPlaces) {
+  write("tokenizer.json", byte_level());
+  EXPECT_EQ(load()->chat_template(), std::nullopt);
+  write("tokenizer_config.json", {{"chat_template", "one"}});
+  EXPECT_EQ(load()->chat_template(), "one");
+  write("tokenizer_config.json",
+        {{"chat_template", {{{"name", "rag"}, {"template", "two"}}, {{"name", "default"}, {"template", "three"}}}}});
+  EXPECT_EQ(load()->chat_template(), "three");
+  write_text("chat_template.jinja", "four");
+  EXPECT_EQ(load()->chat_template(), "four");
+}
+
+TEST_F(HfFolder, ControlTokensOnlyWhereParsed) {
+  write("tokenizer.json", byte_level());
+  const auto tokenizer = load();
+  EXPECT_EQ(tokenizer->encode("th<|eot|>", ControlTokens::parse), (Ids{256, 259}));
+  EXPECT_EQ(tokenizer->encode("th<|eot|>").size(), 8U);
+  EXPECT_EQ(tokenizer->size(), 260);
+}
+
+TEST_F(HfFolder, WrongFilesAreRefusedInOneLine) {
+  EXPECT_NE(refusal().find("tokenizer.json"), std::string::npos);
+  for (const char* text : {"", "[]", "{", "null", "{\"model\":3}", "{\"model\":{}}", "\xFF"}) {
+    write_text("tokenizer.json", text);
+    EXPECT_NE(refusal().find("tokenizer.json"), std::string::npos) << text << ": " << refusal();
+  }
+  json file = byte_level();
+  file["model"]["type"] = "Unigram";
+  expect_refusal(file, "Unigram");
+  file = byte_level();
+  file["model"]["vocab"]["x y"] = -1;
+  expect_refusal(file, "model.vocab");
+  file["model"]["vocab"]["x y"] = 1000000000;
+  expect_refusal(file, "model.vocab");
+  file["model"]["vocab"]["x y"] = "1";
+  expect_refusal(file, "model.vocab");
+  file = byte_level();
+  for (const json& merge : {json("t"), json("t  "), json({"t"}), json(3), json({"t", 3}), json("t zz"), json("t e")}) {
+    file["model"]["merges"] = {merge};
+    expect_refusal(file, "merge");
+  }
+  file = byte_level();
+  file["added_tokens"] = {{{"content", "x"}}};
+  expect_refusal(file, "added_tokens");
+  file["added_tokens"] = {added(-1, "x", true)};
+  expect_refusal(file, "added_tokens");
+  file = byte_level();
+  file["model"]["unk_token"] = "absent";
+  expect_refusal(file, "unk_token");
+}
+
+TEST_F(HfFolder, RulesThatAreNotThereAreRefusedByName) {
+  json file = byte_level();
+  file["normalizer"] = {{"type", "Lowercase"}};
+  expect_refusal(file, "Lowercase");
+  file = byte_level();
+  file["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+  expect_refusal(file, "UnicodeScripts");
+  file["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(unclosed"}}}, {"behavior", "Isolated"}};
+  expect_refusal(file, "pre_tokenizer");
+  file["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "x*"}}}, {"behavior", "Isolated"}};
+  expect_refusal(file, "at least one character");
+  file = byte_level();
+  file["decoder"] = {{"type", "WordPiece"}};
+  expect_refusal(file, "WordPiece");
+}
+
+// A split rule that backtracks without end is stopped, not waited for.
+TEST_F(HfFolder, RulesThatNeverEndAreStopped) {
+  json file = byte_level();
+  file["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers",
+                            {{{"type", "Split"}, {"pattern", {{"Regex", "(a+a+)+[bc]"}}}, {"behavior", "Isolated"}},
+                             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  write("tokenizer.json", file);
+  EXPECT_THROW(load()->encode(std::string(5000, 'a')), Error);
+  EXPECT_EQ(load()->encode("aab").size(), 3U);
+}
+
+}  // namespace
+}  // namespace slipring
