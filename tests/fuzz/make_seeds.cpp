@@ -1,5 +1,5 @@
 // Writes the seed corpus: small good files of every kind, from which the fuzzer starts.
-// usage: slipring_fuzz_seeds FOLDER   makes FOLDER/gguf, FOLDER/safetensors, FOLDER/config
+// usage: slipring_fuzz_seeds FOLDER   makes FOLDER/gguf, FOLDER/safetensors and so on, one for each target
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -60,6 +60,41 @@ void config_seeds(const fs::path& folder) {
   write("index", R"({"metadata":{"total_size":4},"weight_map":{"a":"model-00001-of-00001.safetensors"}})");
 }
 
+void tokenizer_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  // The first byte chooses the tokenizer.
+  const std::vector<std::string> texts{"the th",
+                                       "  x\r\n\r\n",
+                                       "<eot><t>",
+                                       "don't DON'T 1234567",
+                                       "\xC3\xA9\xCC\x81 \xE6\x97",
+                                       "\xF0\x9F\x98\x80\x80\xFF\xED\xA0\x80"};
+  for (size_t i = 0; i < 9; ++i) {
+    for (size_t j = 0; j < texts.size(); ++j) {
+      std::ofstream(folder / (std::to_string(i) + "-" + std::to_string(j))) << static_cast<char>(i) << texts[j];
+    }
+  }
+}
+
+void tokenizer_json_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  write("byte_level", R"({"added_tokens":[{"id":4,"content":"<eot>","special":true,"normalized":false,"rstrip":true}],
+    "pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\p{L}+|\\s+|[^\\s\\p{L}]"},
+    "behavior":"Isolated"},{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]},"decoder":{"type":"ByteLevel"},
+    "model":{"type":"BPE","ignore_merges":true,"vocab":{"t":0,"h":1,"e":2,"th":3},"merges":["t h"]}})");
+  write("pieces", R"({"added_tokens":[{"id":0,"content":"<unk>","special":true}],
+    "normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"\u2581"},
+    {"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]},"decoder":{"type":"Sequence","decoders":[
+    {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},
+    {"type":"Strip","content":" ","start":1,"stop":0}]},"model":{"type":"BPE","unk_token":"<unk>","fuse_unk":true,
+    "byte_fallback":true,"vocab":{"<unk>":0,"<0x0A>":1,"\u2581":2,"t":3,"h":4,"th":5},"merges":[["t","h"]]}})");
+  write("metaspace",
+        R"({"pre_tokenizer":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"first","split":true},
+    "decoder":{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"first"},
+    "model":{"vocab":{"\u2581":0,"x":1,"\u2581x":2},"merges":["\u2581 x"]}})");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,6 +104,8 @@ int main(int argc, char** argv) {
     gguf_seeds(folder / "gguf");
     safetensors_seeds(folder / "safetensors");
     config_seeds(folder / "config");
+    tokenizer_seeds(folder / "tokenizer");
+    tokenizer_json_seeds(folder / "tokenizer_json");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
