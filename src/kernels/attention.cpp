@@ -18,14 +18,17 @@ AttentionScratch& thread_scratch() {
   return scratch;
 }
 
-void cut_tiles(std::span<const AttentionTask> tasks, int64_t rows, std::vector<AttentionTile>& tiles) {
+/// @param rows      most rows of a KV head in a tile
+/// @param together  all KV heads in one tile, else a tile for each
+void cut_tiles(std::span<const AttentionTask> tasks, int64_t rows, bool together, std::vector<AttentionTile>& tiles) {
   tiles.clear();
   for (const AttentionTask& task : tasks) {
     const int group = task.n_heads / task.view->n_kv_heads;
     const int64_t queries = std::max<int64_t>(1, rows / group);
     for (int64_t begin = 0; begin < task.query_len; begin += queries) {
-      for (int head = 0; head < task.view->n_kv_heads; ++head) {
-        tiles.push_back({&task, head, begin, std::min(queries, task.query_len - begin)});
+      const int step = together ? task.view->n_kv_heads : 1;
+      for (int head = 0; head < task.view->n_kv_heads; head += step) {
+        tiles.push_back({&task, head, step, begin, std::min(queries, task.query_len - begin)});
       }
     }
   }
@@ -95,17 +98,21 @@ float* AttentionScratch::floats(int slot, int64_t count) {
 }
 
 void attention(std::span<const AttentionTask> tasks, ThreadPool& pool) {
+  const int64_t enough = kTilesPerThread * pool.threads();
   std::vector<AttentionTile> tiles;
-  cut_tiles(tasks, kTileRows, tiles);
-  if (pool.threads() > 1 && static_cast<int64_t>(tiles.size()) < kTilesPerThread * pool.threads()) {
-    cut_tiles(tasks, kSmallTileRows, tiles);
-    if (static_cast<int64_t>(tiles.size()) < kTilesPerThread * pool.threads()) {
-      attend_split(tiles, pool);
-      return;
-    }
+  cut_tiles(tasks, kTileRows, false, tiles);
+  if (static_cast<int64_t>(tiles.size()) >= enough) {
+    pool.parallel_for(static_cast<int64_t>(tiles.size()),
+                      [&](int64_t i, int) { attend_tile(tiles[static_cast<size_t>(i)]); });
+    return;
   }
-  pool.parallel_for(static_cast<int64_t>(tiles.size()),
-                    [&](int64_t i, int) { attend_tile(tiles[static_cast<size_t>(i)]); });
+  // Few tiles: a decode step. Memory decides, so the KV heads of a position are read together where the ranges alone
+  // give each thread enough to do.
+  cut_tiles(tasks, kSmallTileRows, true, tiles);
+  int64_t ranges = 0;
+  for (const AttentionTile& tile : tiles) ranges += tile.end_range() - tile.first_range();
+  if (pool.threads() > 1 && ranges < enough) cut_tiles(tasks, kSmallTileRows, false, tiles);
+  attend_split(tiles, pool);
 }
 
 }  // namespace slipring

@@ -1,5 +1,6 @@
-// The arithmetic of attention, once a target. Scores: lanes = head_dim, sixteen partial sums added in one fixed tree.
-// Values: lanes = head_dim, keys in ascending order. Softmax sums: lane = position % 16.
+// The arithmetic of attention, once a target: scores (attention_scores-inl.h), softmax with lane = position % 16,
+// values (attention_values-inl.h), and the merge of ranges. No part of it depends on how many queries there are at a
+// time.
 #include "kernels/attention_tile.h"
 
 #include <algorithm>
@@ -9,44 +10,20 @@
 #define HWY_TARGET_INCLUDE "kernels/attention_tile.cpp"
 #include "kernels/foreach_lanes_target.h"
 // foreach_lanes_target.h comes first: it includes this file once a target.
+#include "kernels/attention_scores-inl.h"
+#include "kernels/attention_values-inl.h"
 #include "kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace slipring {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kScoreStride = kRangePositions + kLanes;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// Rows of one element type and length, read in steps of sixteen.
-template <class T>
-struct RowReader {
-  int64_t full;  ///< whole steps
-  int64_t tail;  ///< elements behind them
-  explicit RowReader(int head_dim) : full(head_dim / kLanes), tail(head_dim % kLanes) {}
-  int64_t steps() const { return full + (tail != 0 ? 1 : 0); }
-  HWY_INLINE Lanes Step(const T* row, int64_t step) const {
-    return step < full ? Load(row + step * kLanes) : LoadFirst(row + step * kLanes, tail);
-  }
-};
-
-/// scores[row][k] = q[row] . key[k] for k in [lo, hi).
-template <class T>
-void DotScores(const float* q, int64_t rows, int head_dim, const void* const* keys, int64_t lo, int64_t hi,
-               float* scores) {
-  const RowReader<T> reader(head_dim);
-  const int64_t steps = reader.steps();
-  for (int64_t k = lo; k < hi; ++k) {
-    const T* key = static_cast<const T*>(keys[k]);
-    for (int64_t row = 0; row < rows; ++row) {
-      Lanes sum = Zero();
-      for (int64_t step = 0; step < steps; ++step) {
-        sum = Fma(Load(q + (row * steps + step) * kLanes), reader.Step(key, step), sum);
-      }
-      scores[row * kScoreStride + k] = SumOfLanes(sum);
-    }
-  }
-}
+/// Rows from which on it pays to turn the keys round and to convert the values for all of them.
+constexpr int64_t kManyRows = 16;
+/// How far ahead keys and values are asked for, in positions.
+constexpr int64_t kPrefetchDistance = 16;
 
 /// Turns the scores of one row into weights e^(score - max) on [lo, hi) and zeros up to the next multiple of 16 on both
 /// sides; returns max and sum in `gathered`.
@@ -78,84 +55,204 @@ void Softmax(const AttentionTask& task, int64_t lo, int64_t hi, float* scores, f
   max_and_sum[1] = SumOfLanes(sum);
 }
 
-/// acc[row] += sum over k in [lo, hi) of weights[row][k] * value[k], keys in ascending order.
-template <class T>
-void AddValues(const float* weights, int64_t rows, int head_dim, const void* const* values, int64_t lo, int64_t hi,
-               float* acc, int64_t acc_stride) {
-  const RowReader<T> reader(head_dim);
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t step = 0; step < reader.steps(); ++step) {
-      float* place = acc + row * acc_stride + step * kLanes;
-      Lanes sum = Load(place);
-      for (int64_t k = lo; k < hi; ++k) {
-        sum = Fma(Set(weights[row * kScoreStride + k]), reader.Step(static_cast<const T*>(values[k]), step), sum);
-      }
-      Store(sum, place);
-    }
-  }
-}
-
 /// The tile's queries [rows, head_dim padded with zeros to whole lanes].
 void PackQueries(const AttentionTile& tile, int head_dim, float* packed) {
   const int64_t padded = (head_dim + kLanes - 1) / kLanes * kLanes;
-  const AttentionTask& task = *tile.task;
-  const int group = tile.group();
-  for (int64_t query = 0; query < tile.query_count; ++query) {
-    const float* from =
-        task.q + ((tile.query_begin + query) * task.n_heads + static_cast<int64_t>(tile.kv_head) * group) * head_dim;
-    for (int head = 0; head < group; ++head) {
-      std::copy_n(from, head_dim, packed);
-      std::fill(packed + head_dim, packed + padded, 0.0F);
-      from += head_dim;
-      packed += padded;
+  for (int head = 0; head < tile.kv_heads; ++head) {
+    for (int64_t query = 0; query < tile.query_count; ++query) {
+      const float* from = tile.task->q + tile.element(head, query);
+      for (int i = 0; i < tile.group(); ++i) {
+        std::copy_n(from, head_dim, packed);
+        std::fill(packed + head_dim, packed + padded, 0.0F);
+        from += head_dim;
+        packed += padded;
+      }
     }
   }
 }
 
 /// Where the keys and values of positions [begin, end) lie, in scratch.k_rows and v_rows from index begin - base on.
-void LocateRows(const KVView& view, int kv_head, int64_t base, int64_t begin, int64_t end, AttentionScratch& scratch) {
+void LocateRows(const KVView& view, int64_t base, int64_t begin, int64_t end, AttentionScratch& scratch) {
   const int64_t element = bytes_of(view.dtype, 1);
   const int64_t stride = static_cast<int64_t>(view.n_kv_heads) * view.head_dim * element;
-  const int64_t start = static_cast<int64_t>(kv_head) * view.head_dim * element;
   // The runs ascend: the first that ends behind `begin`.
   auto run = std::partition_point(view.runs.begin(), view.runs.end(),
                                   [&](const KVRun& r) { return r.first_position + r.count <= begin; });
   for (int64_t position = begin; position < end; ++run) {
     const int64_t run_end = std::min(end, run->first_position + run->count);
     for (; position < run_end; ++position) {
-      const int64_t at = (position - run->first_position) * stride + start;
+      const int64_t at = (position - run->first_position) * stride;
       scratch.k_rows[position - base] = static_cast<const std::byte*>(run->k) + at;
       scratch.v_rows[position - base] = static_cast<const std::byte*>(run->v) + at;
     }
   }
 }
 
+/// One range of one tile: what each step needs, and where it leaves its results.
+template <class T>
+struct RangeAtHand {
+  const AttentionTile& tile;
+  AttentionScratch& scratch;
+  int head_dim;
+  int64_t padded;   ///< head_dim in whole lanes
+  int64_t stride;   ///< of gathered
+  int64_t base;     ///< position that index 0 stands for
+  int64_t lo, hi;   ///< indices that any query sees
+  float* q;         ///< [rows, padded]
+  float* scores;    ///< [rows, kScoreStride]
+  float* gathered;  ///< [rows, stride]
+
+  /// Indices that one query sees: [First, End), perhaps empty.
+  int64_t First(int64_t query) const { return std::max(base, tile.first_key(query)) - base; }
+  int64_t End(int64_t query) const { return std::min(base + kRangePositions, tile.end_key(query)) - base; }
+
+  int64_t Row(int head, int64_t query) const { return head * tile.rows_of_a_head() + query * tile.group(); }
+  Rows<T> Keys(int head) const { return {scratch.k_rows, static_cast<int64_t>(tile.kv_head + head) * head_dim}; }
+  Rows<T> Values(int head) const { return {scratch.v_rows, static_cast<int64_t>(tile.kv_head + head) * head_dim}; }
+};
+
+// Few rows: memory is what it costs, so positions are walked once, with all KV heads, as they lie.
+
+/// Asks for positions [begin, end) of all the tile's KV heads, ahead of their use.
+template <class T>
+HWY_INLINE void Prefetch(const RangeAtHand<T>& at, Rows<T> rows, int64_t begin, int64_t end) {
+  const int64_t bytes = at.tile.kv_heads * at.head_dim * static_cast<int64_t>(sizeof(T));
+  for (int64_t k = std::max(begin, at.lo); k < std::min(end, at.hi); ++k) {
+    const char* row = reinterpret_cast<const char*>(rows[k]);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+  }
+}
+
+template <class T>
+void ScoresOfFewRows(const RangeAtHand<T>& at) {
+  for (int64_t k = at.lo / kLanes * kLanes; k < at.hi; k += kLanes) {
+    Prefetch(at, at.Keys(0), k + kPrefetchDistance, k + kPrefetchDistance + kLanes);
+    for (int head = 0; head < at.tile.kv_heads; ++head) {
+      for (int64_t query = 0; query < at.tile.query_count; ++query) {
+        const int64_t row = at.Row(head, query);
+        DotScores(at.q + row * at.padded, at.tile.group(), at.head_dim, at.Keys(head), std::max(k, at.First(query)),
+                  std::min(k + kLanes, at.End(query)), at.scores + row * kScoreStride);
+      }
+    }
+  }
+}
+
+template <class T>
+void ValuesOfQuery(const RangeAtHand<T>& at, int head, int64_t query, int64_t lo, int64_t hi) {
+  if (lo >= hi) return;
+  const int64_t row = at.Row(head, query);
+  AddValues(at.scores + row * kScoreStride, at.tile.group(), at.head_dim, at.Values(head), lo, hi,
+            at.gathered + row * at.stride, at.stride);
+}
+
+template <class T>
+void ValuesOfFewRows(const RangeAtHand<T>& at) {
+  for (int64_t k = at.lo / kValueKeys * kValueKeys; k < at.hi; k += kValueKeys) {
+    Prefetch(at, at.Values(0), k + kPrefetchDistance, k + kPrefetchDistance + kValueKeys);
+    for (int head = 0; head < at.tile.kv_heads; ++head) {
+      for (int64_t query = 0; query < at.tile.query_count; ++query) {
+        ValuesOfQuery(at, head, query, std::max(k, at.First(query)), std::min(k + kValueKeys, at.End(query)));
+      }
+    }
+  }
+}
+
+// Many rows: arithmetic is what it costs, so keys are turned round and values converted once for all of them.
+
+template <class T>
+void ScoresOfManyRows(const RangeAtHand<T>& at, int head) {
+  const int64_t rows = at.tile.rows_of_a_head();
+  const int group = at.tile.group();
+  const int64_t steps = at.padded / kLanes;
+  const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+  const int64_t first_row = at.Row(head, 0);
+  float* packed = at.scratch.floats(AttentionScratch::kPackedSlot, blocks * kBlockRows * at.padded);
+  float* transposed = at.scratch.floats(AttentionScratch::kKeySlot, kBlockKeys * at.padded);
+  PackForBlocks(at.q + first_row * at.padded, rows, at.padded, packed);
+  // The spans of keys ascend with the queries, so the queries that see a block of keys are neighbours.
+  int64_t first_query = 0;
+  int64_t end_query = 0;
+  for (int64_t k = at.lo / kBlockKeys * kBlockKeys; k < at.hi; k += kBlockKeys) {
+    while (first_query < at.tile.query_count && at.End(first_query) <= k) ++first_query;
+    while (end_query < at.tile.query_count && at.First(end_query) < k + kBlockKeys) ++end_query;
+    if (first_query >= end_query) continue;
+    TransposeKeys(at.head_dim, at.Keys(head), k, at.lo, at.hi, transposed);
+    const int64_t end_block = (end_query * group + kBlockRows - 1) / kBlockRows;
+    for (int64_t block = first_query * group / kBlockRows; block < end_block; ++block) {
+      ScoreBlock(packed + block * kBlockRows * at.padded, transposed, steps,
+                 at.scores + (first_row + block * kBlockRows) * kScoreStride + k);
+    }
+  }
+}
+
+/// Keys that all queries see are added for all at once, those before and after them query by query.
+template <class T>
+void ValuesOfManyRows(const RangeAtHand<T>& at, int head) {
+  int64_t begin = 0;
+  int64_t end = at.tile.query_count;
+  while (begin < end && at.First(begin) >= at.End(begin)) ++begin;
+  while (begin < end && at.First(end - 1) >= at.End(end - 1)) --end;
+  if (begin == end) return;
+  const int64_t lo = at.First(end - 1);
+  const int64_t hi = std::max(lo, at.End(begin));
+  for (int64_t query = begin; query < end; ++query) {
+    ValuesOfQuery(at, head, query, at.First(query), std::min(lo, at.End(query)));
+  }
+  float* converted = at.scratch.floats(AttentionScratch::kValueSlot, kValueKeys * at.stride);
+  const int64_t row = at.Row(head, begin);
+  AddValuesOfManyRows(at.scores + row * kScoreStride, (end - begin) * at.tile.group(), at.head_dim, at.Values(head), lo,
+                      hi, at.gathered + row * at.stride, at.stride, converted);
+  for (int64_t query = begin; query < end; ++query) {
+    ValuesOfQuery(at, head, query, std::max(at.First(query), hi), at.End(query));
+  }
+}
+
+template <class T>
+void SoftmaxOfRows(const RangeAtHand<T>& at) {
+  for (int head = 0; head < at.tile.kv_heads; ++head) {
+    for (int64_t query = 0; query < at.tile.query_count; ++query) {
+      const int64_t lo = at.First(query);
+      const int64_t hi = at.End(query);
+      if (lo >= hi) continue;
+      const int64_t first = at.Row(head, query);
+      for (int64_t row = first; row < first + at.tile.group(); ++row) {
+        Softmax(*at.tile.task, lo, hi, at.scores + row * kScoreStride, at.gathered + row * at.stride + at.padded);
+      }
+    }
+  }
+}
+
 template <class T>
 void AttendRangeOf(const AttentionTile& tile, int64_t range, AttentionScratch& scratch, float* gathered) {
-  const AttentionTask& task = *tile.task;
-  const int head_dim = task.view->head_dim;
-  const int64_t padded = (head_dim + kLanes - 1) / kLanes * kLanes;
+  const int head_dim = tile.task->view->head_dim;
   const int64_t stride = gathered_stride(head_dim);
-  const int group = tile.group();
+  const int64_t padded = stride - kLanes;
+  const int64_t rows = tile.rows();
   const int64_t base = range * kRangePositions;
-  const int64_t begin = std::max(base, tile.first_key(0));
-  const int64_t end = std::min(base + kRangePositions, tile.end_key(tile.query_count - 1));
-  LocateRows(*task.view, tile.kv_head, base, begin, end, scratch);
-  float* q = scratch.floats(AttentionScratch::kQuerySlot, tile.rows() * padded);
-  float* scores = scratch.floats(AttentionScratch::kScoreSlot, tile.rows() * kScoreStride);
-  PackQueries(tile, head_dim, q);
-  std::fill(gathered, gathered + tile.rows() * stride, 0.0F);
-  for (int64_t query = 0; query < tile.query_count; ++query) {
-    const int64_t lo = std::max(base, tile.first_key(query)) - base;
-    const int64_t hi = std::min(base + kRangePositions, tile.end_key(query)) - base;
-    if (lo >= hi) continue;
-    const int64_t row = query * group;
-    DotScores<T>(q + row * padded, group, head_dim, scratch.k_rows, lo, hi, scores + row * kScoreStride);
-    for (int64_t r = row; r < row + group; ++r) {
-      Softmax(task, lo, hi, scores + r * kScoreStride, gathered + r * stride + padded);
-    }
-    AddValues<T>(scores + row * kScoreStride, group, head_dim, scratch.v_rows, lo, hi, gathered + row * stride, stride);
+  const RangeAtHand<T> at{.tile = tile,
+                          .scratch = scratch,
+                          .head_dim = head_dim,
+                          .padded = padded,
+                          .stride = stride,
+                          .base = base,
+                          .lo = std::max(base, tile.first_key(0)) - base,
+                          .hi = std::min(base + kRangePositions, tile.end_key(tile.query_count - 1)) - base,
+                          .q = scratch.floats(AttentionScratch::kQuerySlot, rows * padded),
+                          // A block of rows may reach past the last row.
+                          .scores = scratch.floats(AttentionScratch::kScoreSlot, (rows + kBlockRows) * kScoreStride),
+                          .gathered = gathered};
+  LocateRows(*tile.task->view, base, base + at.lo, base + at.hi, scratch);
+  PackQueries(tile, head_dim, at.q);
+  std::fill(gathered, gathered + rows * stride, 0.0F);
+  if (tile.rows_of_a_head() < kManyRows) {
+    ScoresOfFewRows(at);
+    SoftmaxOfRows(at);
+    ValuesOfFewRows(at);
+    return;
   }
+  for (int head = 0; head < tile.kv_heads; ++head) ScoresOfManyRows(at, head);
+  SoftmaxOfRows(at);
+  for (int head = 0; head < tile.kv_heads; ++head) ValuesOfManyRows(at, head);
 }
 
 void AttendRange(const AttentionTile& tile, int64_t range, AttentionScratch& scratch, float* gathered) {
@@ -202,8 +299,10 @@ void WriteAttention(const AttentionTile& tile, const float* gathered) {
   const int64_t padded = stride - kLanes;
   const int group = tile.group();
   for (int64_t row = 0; row < tile.rows(); ++row, gathered += stride) {
-    const int64_t head = static_cast<int64_t>(tile.kv_head) * group + row % group;
-    float* out = task.out + ((tile.query_begin + row / group) * task.n_heads + head) * head_dim;
+    const auto kv_head = static_cast<int>(row / tile.rows_of_a_head());
+    const int64_t query = row % tile.rows_of_a_head() / group;
+    const int64_t head = static_cast<int64_t>(tile.kv_head + kv_head) * group + row % group;
+    float* out = task.out + tile.element(kv_head, query) + row % group * head_dim;
     float sum = gathered[padded + 1];
     if (sum == 0.0F) {
       std::fill(out, out + head_dim, 0.0F);

@@ -1,4 +1,4 @@
-// Attention of one tile: some neighbouring queries of one sequence with all query heads of one KV head.
+// Attention of one tile: some neighbouring queries of one sequence with all query heads of some KV heads.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,22 @@ inline constexpr int64_t kRangePositions = 256;
 /// Query rows (queries x heads of the group) that share a pass over keys and values when there are many.
 inline constexpr int64_t kTileRows = 96;
 
-/// Rows are numbered query by query, heads of the group inside.
+/// Rows are numbered KV head by KV head, query by query, heads of the group inside.
 struct AttentionTile {
   const AttentionTask* task = nullptr;
-  int kv_head = 0;
+  int kv_head = 0;          ///< the first
+  int kv_heads = 0;         ///< how many
   int64_t query_begin = 0;  ///< in the task
   int64_t query_count = 0;
 
   int group() const noexcept { return task->n_heads / task->view->n_kv_heads; }
-  int64_t rows() const noexcept { return query_count * group(); }
+  int64_t rows_of_a_head() const noexcept { return query_count * group(); }
+  int64_t rows() const noexcept { return kv_heads * rows_of_a_head(); }
+  /// Row 0 of `query` of the tile's KV head `head` in the task's q and out.
+  int64_t element(int head, int64_t query) const noexcept {
+    const int64_t first_head = static_cast<int64_t>(kv_head + head) * group();
+    return ((query_begin + query) * task->n_heads + first_head) * task->view->head_dim;
+  }
   int64_t position(int64_t query) const noexcept { return task->offset + query_begin + query; }
   /// Keys that query `query` of the tile sees.
   int64_t first_key(int64_t query) const noexcept { return task->rule.first(position(query)); }
@@ -44,9 +51,19 @@ class AttentionScratch {
   /// `count` floats aligned to 64 bytes; valid until the next call for the same `slot`.
   float* floats(int slot, int64_t count);
   /// What for: the last three belong to attention.cpp.
-  enum Slot { kQuerySlot, kScoreSlot, kKeySlot, kValueSlot, kGatheredSlot, kLaterSlot, kPiecesSlot, kSlots };
+  enum Slot {
+    kQuerySlot,
+    kScoreSlot,
+    kPackedSlot,
+    kKeySlot,
+    kValueSlot,
+    kGatheredSlot,
+    kLaterSlot,
+    kPiecesSlot,
+    kSlots
+  };
 
-  const void* k_rows[kRangePositions];  ///< of the keys of the range at hand
+  const void* k_rows[kRangePositions];  ///< all KV heads of the positions of the range at hand
   const void* v_rows[kRangePositions];
 
  private:
