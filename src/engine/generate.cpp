@@ -35,10 +35,7 @@ std::string_view to_string(FinishReason reason) noexcept {
 }
 
 std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, std::string_view text, ControlTokens control) {
-  std::vector<TokenId> ids = tokenizer.encode(text, control);
-  const auto bos = tokenizer.bos();
-  if (tokenizer.add_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
-  return ids;
+  return with_one_bos(tokenizer, tokenizer.encode(text, control));
 }
 
 namespace {

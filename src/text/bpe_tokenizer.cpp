@@ -120,11 +120,13 @@ void BpeTokenizer::build_rules() {
     return;
   }
   rules_.merges.emplace(vocabulary_.merges.size());
+  std::string joined;
   for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) {
     const auto& [left, right] = vocabulary_.merges[rank];
     const auto a = piece_index_.find(left);
     const auto b = piece_index_.find(right);
-    const auto both = piece_index_.find(left + right);
+    joined.assign(left).append(right);
+    const auto both = piece_index_.find(joined);
     if (a && b && both) {
       rules_.merges->insert(*a, *b, {static_cast<uint32_t>(rank), *both});
     } else if (!vocabulary_.merges_may_be_unknown) {

@@ -1,5 +1,6 @@
 // Streaming: joined deltas are the one-shot text, whatever the bytes.
 #include <gtest/gtest.h>
+#include <ostream>
 
 #include <slipring/tokenizer.h>
 
@@ -18,6 +19,11 @@ struct ByteCase {
   std::string bytes;
   std::string text;
 };
+
+// Test names may not depend on addresses.
+void PrintTo(const ByteCase& byte_case, std::ostream* out) {
+  *out << byte_case.bytes.size() << " bytes";
+}
 
 class DetokenizerBytes : public ::testing::TestWithParam<ByteCase> {};
 
