@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <slipring/tokenizer.h>
@@ -50,6 +51,18 @@ TEST(TokenizerReference, MuseGlimmerFromTokenizerJson) {
 TEST(TokenizerReference, MuseGlimmerFromGguf) {
   const auto files = ModelFiles::open(data / "gguf/muse-glimmer-f32.gguf");
   expect_cases(*Tokenizer::load(*files), data / "muse-glimmer/tokenizer_cases.json");
+}
+
+// Not against a reference: a long text of the embedded model's own kind comes back, and in whole words.
+TEST(TokenizerReference, GlimmerTinyRoundTrip) {
+  std::ifstream file(data / "glimmer-tiny/heldout.txt", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_GT(text.size(), 10'000U);
+  const auto files = ModelFiles::open(fs::path(SLIPRING_SOURCE_DIR) / "models/glimmer-tiny/glimmer-tiny-q8_0.gguf");
+  const auto tokenizer = Tokenizer::load(*files);
+  const auto ids = tokenizer->encode(text);
+  EXPECT_EQ(tokenizer->decode(ids), text);
+  EXPECT_LT(ids.size() * 3, text.size());
 }
 
 TEST(TokenizerReference, Gemma3) {
