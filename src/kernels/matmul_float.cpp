@@ -21,6 +21,7 @@ constexpr size_t kLanes = HWY_TARGET == HWY_AVX2 ? 8 : 16;
 constexpr size_t kHalves = 16 / kLanes;  ///< vectors for the 16 rows of a tile
 /// Rows of activations at a time: two partial sums each must stay in registers (16 of them, or 32).
 constexpr size_t kMaxRows = HWY_TARGET == HWY_AVX2 ? 4 : 8;
+constexpr size_t kPrefetchBytes = 4096;  ///< how far ahead of its reads a kernel asks for the weights
 using D = hn::FixedTag<float, kLanes>;
 using V = hn::Vec<D>;
 
@@ -63,10 +64,8 @@ void Rows(const uint8_t* tile, size_t cols, const float* x, size_t stride, float
     }
     size_t k = 0;
     for (; k + 2 <= cols; k += 2) {
-      if (kRows <= 2) {
-        hwy::Prefetch(w + k * kColumnBytes + 4096);
-        if (kColumnBytes == 64) hwy::Prefetch(w + k * kColumnBytes + 4096 + 64);
-      }
+      hwy::Prefetch(w + k * kColumnBytes + kPrefetchBytes);
+      if (kColumnBytes == 64) hwy::Prefetch(w + k * kColumnBytes + kPrefetchBytes + 64);
       V w0[kTogether];
       V w1[kTogether];
       for (size_t v = 0; v < kTogether; ++v) {

@@ -29,6 +29,8 @@ constexpr bool kVnni = HWY_TARGET == HWY_AVX3_DL;
 constexpr size_t kLanes = HWY_TARGET == HWY_AVX2 ? 8 : 16;
 constexpr size_t kHalves = 16 / kLanes;  ///< vectors for the 16 rows of a tile
 constexpr size_t kMaxRows = HWY_TARGET == HWY_AVX2 ? 4 : 16;
+constexpr size_t kSideBySide = 4;        ///< rows whose chains of dots take turns; measured
+constexpr size_t kPrefetchBytes = 4096;  ///< how far ahead of its reads a kernel asks for the weights
 using DF = hn::FixedTag<float, kLanes>;
 using DI = hn::FixedTag<int32_t, kLanes>;
 using DU = hn::FixedTag<uint32_t, kLanes>;
@@ -113,6 +115,16 @@ class ScaleReader {
 template <PackedLayout L>
 constexpr bool kSignedWeights = !kVnni && (L.low_bits == 8 || L.table != Table::none);
 
+/// The table's 16 values as Dot() takes them: signed, or with the offset of 128 added.
+template <PackedLayout L>
+constexpr std::array<uint8_t, 16> TableCodes() {
+  std::array<uint8_t, 16> codes{};
+  for (size_t i = 0; i < 16; ++i) {
+    codes[i] = static_cast<uint8_t>(table_values(L.table)[i] + (kSignedWeights<L> ? 0 : 128));
+  }
+  return codes;
+}
+
 /// The 8 groups of one block of one half.
 template <PackedLayout L>
 HWY_INLINE void Unpack(const uint8_t* planes, VU w[8]) {
@@ -179,12 +191,9 @@ HWY_INLINE void Unpack(const uint8_t* planes, VU w[8]) {
     }
   }
   if constexpr (L.table != Table::none) {
-    alignas(16) uint8_t codes[16];
-    for (size_t i = 0; i < 16; ++i) {
-      codes[i] = static_cast<uint8_t>(table_values(L.table)[i] + (kSignedWeights<L> ? 0 : 128));
-    }
+    static constexpr auto kCodes = TableCodes<L>();
     const DB db;
-    const auto table = hn::LoadDup128(db, codes);
+    const auto table = hn::LoadDup128(db, kCodes.data());
     for (size_t j = 0; j < 8; ++j) w[j] = hn::BitCast(du, hn::TableLookupBytes(table, hn::BitCast(db, w[j])));
   }
 }
@@ -225,31 +234,47 @@ HWY_INLINE VI AddPairs(VI sum, VI pairs) {
 }
 #endif
 
-/// sum + the dots of kGroups groups of 4 columns with x.q at `q`; exact.
-template <PackedLayout L, size_t kGroups>
-HWY_INLINE VI Dot(VI sum, const VU* w, const int8_t* q) {
+/// Adds to sums[m] the dots of kGroups groups of 4 columns with row m of x.q (32 bytes a row); exact. The rows take
+/// turns, so that their chains of additions run side by side.
+template <PackedLayout L, size_t kGroups, size_t kRows>
+HWY_INLINE void Dot(const VU* w, const int8_t* q, VI sums[kRows]) {
 #if HWY_TARGET == HWY_AVX3_DL
+#pragma GCC unroll 8
   for (size_t j = 0; j < kGroups; ++j) {
-    sum = VI{_mm512_dpbusd_epi32(sum.raw, w[j].raw, Broadcast4(q + 4 * j).raw)};
+#pragma GCC unroll 16
+    for (size_t m = 0; m < kRows; ++m) {
+      sums[m] = VI{_mm512_dpbusd_epi32(sums[m].raw, w[j].raw, Broadcast4(q + 32 * m + 4 * j).raw)};
+    }
   }
 #else
   if constexpr (kSignedWeights<L>) {
     // |w| <= 128 and |x| <= 127: a pair is at most 32512 and does not saturate.
-    for (size_t j = 0; j < kGroups; ++j) sum = AddPairs(sum, SignedPairDot(w[j], Broadcast4(q + 4 * j)));
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kGroups; ++j) {
+#pragma GCC unroll 16
+      for (size_t m = 0; m < kRows; ++m) {
+        sums[m] = AddPairs(sums[m], SignedPairDot(w[j], Broadcast4(q + 32 * m + 4 * j)));
+      }
+    }
   } else {
     // Pairs of small products are first summed in 16 bits, as many as surely fit.
     constexpr size_t kMost = (size_t{1} << (L.low_bits + L.high_bits)) - 1;
     constexpr size_t kFit = 32767 / (kMost * 127 * 2);
     constexpr size_t kRun = kFit >= kGroups ? kGroups : kFit >= 4 ? 4 : 2;
     static_assert(kFit >= 2);
+#pragma GCC unroll 8
     for (size_t j = 0; j < kGroups; j += kRun) {
-      VI pairs = PairDot(w[j], Broadcast4(q + 4 * j));
-      for (size_t i = 1; i < kRun; ++i) pairs = Add16(pairs, PairDot(w[j + i], Broadcast4(q + 4 * (j + i))));
-      sum = AddPairs(sum, pairs);
+#pragma GCC unroll 16
+      for (size_t m = 0; m < kRows; ++m) {
+        const int8_t* at = q + 32 * m + 4 * j;
+        VI pairs = PairDot(w[j], Broadcast4(at));
+#pragma GCC unroll 8
+        for (size_t i = 1; i < kRun; ++i) pairs = Add16(pairs, PairDot(w[j + i], Broadcast4(at + 4 * i)));
+        sums[m] = AddPairs(sums[m], pairs);
+      }
     }
   }
 #endif
-  return sum;
 }
 
 template <PackedLayout L>
@@ -269,30 +294,42 @@ HWY_INLINE VI Start(const int32_t* negative_sum) {
   }
 }
 
-/// One block of one row of x.
-template <PackedLayout L>
-HWY_INLINE VF AddBlock(VF sum, const VU w[8], const ScaleReader<L>& scales, const ActivationBlocks& x, size_t at) {
+/// One block of kRows rows of x, the first of which is (block, row) number `at`.
+template <PackedLayout L, size_t kRows>
+HWY_INLINE void AddBlock(const VU w[8], const ScaleReader<L>& scales, const ActivationBlocks& x, size_t at,
+                         VF sums[kRows]) {
   const DF d;
   const int8_t* q = x.q + at * 32;
-  VF scaled;
+  VF scaled[kRows];
+  VI dots[kRows];
   if constexpr (L.subs() == 1) {
-    scaled = hn::Mul(hn::ConvertTo(d, Dot<L, 8>(Start<L>(x.negative_sum + at), w, q)), scales.scale[0]);
+    for (size_t m = 0; m < kRows; ++m) dots[m] = Start<L>(x.negative_sum + at + m);
+    Dot<L, 8, kRows>(w, q, dots);
+    for (size_t m = 0; m < kRows; ++m) scaled[m] = hn::Mul(hn::ConvertTo(d, dots[m]), scales.scale[0]);
   } else {
-    const VI first = Dot<L, 4>(Start<L>(x.negative_half_sum + 2 * at), w, q);
-    const VI second = Dot<L, 4>(Start<L>(x.negative_half_sum + 2 * at + 1), w + 4, q + 16);
-    scaled = hn::Mul(hn::ConvertTo(d, first), scales.scale[0]);
-    scaled = hn::MulAdd(hn::ConvertTo(d, second), scales.scale[1], scaled);
-  }
-  sum = hn::MulAdd(scaled, hn::Set(d, x.scale[at]), sum);
-  if constexpr (L.has_min()) {
-    if constexpr (L.subs() == 1) {
-      sum = hn::MulAdd(scales.min[0], hn::Set(d, x.negative_scaled_sum[at]), sum);
-    } else {
-      sum = hn::MulAdd(scales.min[0], hn::Set(d, x.negative_scaled_half_sum[2 * at]), sum);
-      sum = hn::MulAdd(scales.min[1], hn::Set(d, x.negative_scaled_half_sum[2 * at + 1]), sum);
+    for (size_t m = 0; m < kRows; ++m) dots[m] = Start<L>(x.negative_half_sum + 2 * (at + m));
+    Dot<L, 4, kRows>(w, q, dots);
+    for (size_t m = 0; m < kRows; ++m) {
+      scaled[m] = hn::Mul(hn::ConvertTo(d, dots[m]), scales.scale[0]);
+      dots[m] = Start<L>(x.negative_half_sum + 2 * (at + m) + 1);
+    }
+    Dot<L, 4, kRows>(w + 4, q + 16, dots);
+    for (size_t m = 0; m < kRows; ++m) {
+      scaled[m] = hn::MulAdd(hn::ConvertTo(d, dots[m]), scales.scale[1], scaled[m]);
     }
   }
-  return sum;
+  for (size_t m = 0; m < kRows; ++m) {
+    sums[m] = hn::MulAdd(scaled[m], hn::Set(d, x.scale[at + m]), sums[m]);
+    if constexpr (L.has_min()) {
+      if constexpr (L.subs() == 1) {
+        sums[m] = hn::MulAdd(scales.min[0], hn::Set(d, x.negative_scaled_sum[at + m]), sums[m]);
+      } else {
+        const float* halves = x.negative_scaled_half_sum + 2 * (at + m);
+        sums[m] = hn::MulAdd(scales.min[0], hn::Set(d, halves[0]), sums[m]);
+        sums[m] = hn::MulAdd(scales.min[1], hn::Set(d, halves[1]), sums[m]);
+      }
+    }
+  }
 }
 
 /// kRows rows of x; kTogether of the tile's vectors at a time.
@@ -311,14 +348,16 @@ void QuantisedRows(const uint8_t* tile, size_t cols, const ActivationBlocks& x, 
     }
     for (size_t block = 0; block < blocks; ++block) {
       const uint8_t* at = planes + block * L.plane_bytes();
-      if constexpr (kRows <= 2) {
-        for (int line = 0; line < L.plane_bytes(); line += 64) hwy::Prefetch(at + 4096 + line);
-      }
+      for (int line = 0; line < L.plane_bytes(); line += 64) hwy::Prefetch(at + kPrefetchBytes + line);
       for (size_t v = 0; v < kTogether; ++v) {
         VU w[8];
         Unpack<L>(at + (part + v) * kLanes * 4, w);
         scales[v].Next(block);
-        for (size_t m = 0; m < kRows; ++m) sums[v][m] = AddBlock<L>(sums[v][m], w, scales[v], x, block * stride + m);
+        constexpr size_t kSide = kRows < kSideBySide ? kRows : kSideBySide;
+#pragma GCC unroll 16
+        for (size_t m = 0; m < kRows; m += kSide) {
+          AddBlock<L, kSide>(w, scales[v], x, block * stride + m, &sums[v][m]);
+        }
       }
     }
     for (size_t v = 0; v < kTogether; ++v) {

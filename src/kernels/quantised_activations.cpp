@@ -16,28 +16,34 @@ namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Writes one block's integers; returns the bits of max |x|. All targets use 8 lanes: the work is small.
+constexpr size_t kLanes = HWY_TARGET == HWY_AVX2 ? 8 : 16;
+
+/// The bits of max |x| of one block.
 inline uint32_t MaxBits(const float* x) {
-  const hn::FixedTag<int32_t, 8> di;
-  const hn::FixedTag<float, 8> df;
+  const hn::FixedTag<int32_t, kLanes> di;
+  const hn::FixedTag<float, kLanes> df;
   auto most = hn::Zero(di);
   const auto magnitude = hn::Set(di, 0x7FFFFFFF);
-  for (int i = 0; i < 32; i += 8) most = hn::Max(most, hn::And(hn::BitCast(di, hn::LoadU(df, x + i)), magnitude));
+  for (size_t i = 0; i < 32; i += kLanes) {
+    most = hn::Max(most, hn::And(hn::BitCast(di, hn::LoadU(df, x + i)), magnitude));
+  }
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
 }
 
 /// q = round(x * inverse); sums of both halves.
 inline void RoundBlock(const float* x, float inverse, int8_t* q, int32_t sums[2]) {
-  const hn::FixedTag<float, 8> df;
-  const hn::FixedTag<int32_t, 8> di;
+  const hn::FixedTag<float, kLanes> df;
+  const hn::FixedTag<int32_t, kLanes> di;
   const hn::Rebind<int8_t, decltype(di)> d8;
   const auto factor = hn::Set(df, inverse);
-  for (int half = 0; half < 2; ++half) {
-    const auto a = hn::NearestInt(hn::Mul(hn::LoadU(df, x + 16 * half), factor));
-    const auto b = hn::NearestInt(hn::Mul(hn::LoadU(df, x + 16 * half + 8), factor));
-    hn::StoreU(hn::DemoteTo(d8, a), d8, q + 16 * half);
-    hn::StoreU(hn::DemoteTo(d8, b), d8, q + 16 * half + 8);
-    sums[half] = hn::GetLane(hn::SumOfLanes(di, hn::Add(a, b)));
+  for (size_t half = 0; half < 2; ++half) {
+    auto total = hn::Zero(di);
+    for (size_t i = 16 * half; i < 16 * half + 16; i += kLanes) {
+      const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(df, x + i), factor));
+      hn::StoreU(hn::DemoteTo(d8, rounded), d8, q + i);
+      total = hn::Add(total, rounded);
+    }
+    sums[half] = hn::GetLane(hn::SumOfLanes(di, total));
   }
 }
 #else
