@@ -23,7 +23,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 /// Rows from which on it pays to turn the keys round and to convert the values for all of them.
 constexpr int64_t kManyRows = 16;
 /// How far ahead keys and values are asked for, in positions.
-constexpr int64_t kPrefetchDistance = 16;
+constexpr int64_t kPrefetchDistance = 128;
 
 /// Turns the scores of one row into weights e^(score - max) on [lo, hi) and zeros up to the next multiple of 16 on both
 /// sides; returns max and sum in `gathered`.
@@ -113,13 +113,13 @@ struct RangeAtHand {
 
 // Few rows: memory is what it costs, so positions are walked once, with all KV heads, as they lie.
 
-/// Asks for positions [begin, end) of all the tile's KV heads, ahead of their use.
+/// Asks for positions [begin, end) of all the tile's KV heads, into the second-level cache, ahead of their use.
 template <class T>
 HWY_INLINE void Prefetch(const RangeAtHand<T>& at, Rows<T> rows, int64_t begin, int64_t end) {
   const int64_t bytes = at.tile.kv_heads * at.head_dim * static_cast<int64_t>(sizeof(T));
   for (int64_t k = std::max(begin, at.lo); k < std::min(end, at.hi); ++k) {
     const char* row = reinterpret_cast<const char*>(rows[k]);
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
   }
 }
 
