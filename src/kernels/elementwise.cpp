@@ -67,6 +67,13 @@ void RmsNormRow(const float* x, const float* weight, float eps, int64_t cols, fl
   ScaleRow(x, weight, 1.0F / std::sqrt(mean + eps), cols, out);
 }
 
+void AddRmsNormRow(const float* x, const float* delta, const float* weight, float eps, int64_t cols, float* sum,
+                   float* out) {
+  // The row of sums is still in the first-level cache when it is normed.
+  ForEach(x, delta, cols, sum, [](Lanes a, Lanes b) { return Add(a, b); });
+  RmsNormRow(sum, weight, eps, cols, out);
+}
+
 void LayerNormRow(const float* x, const float* weight, float eps, int64_t cols, float* out) {
   const float mean = SumOf(x, cols, 0.0F, [](Lanes a, Lanes sum) { return Add(a, sum); }) / static_cast<float>(cols);
   const Lanes m = Set(mean);
@@ -177,6 +184,7 @@ constexpr int64_t kGrain = 1024;
 }  // namespace
 
 HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(AddRmsNormRow);
 HWY_EXPORT(LayerNormRow);
 HWY_EXPORT(RopeHead);
 HWY_EXPORT(GatedActivation);
@@ -190,6 +198,16 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t rows, int6
   share(rows, rows * cols, 1, pool, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       HWY_DYNAMIC_DISPATCH(RmsNormRow)(x + r * cols, weight, eps, cols, out + r * cols);
+    }
+  });
+}
+
+void add_rms_norm(const float* x, const float* delta, const float* weight, float eps, int64_t rows, int64_t cols,
+                  float* sum, float* out, ThreadPool& pool) {
+  share(rows, rows * cols, 1, pool, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * cols;
+      HWY_DYNAMIC_DISPATCH(AddRmsNormRow)(x + at, delta + at, weight, eps, cols, sum + at, out + at);
     }
   });
 }

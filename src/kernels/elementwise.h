@@ -12,6 +12,11 @@ namespace slipring {
 /// Source: Zhang and Sennrich, Root Mean Square Layer Normalization (arXiv 1910.07467).
 void rms_norm(const float* x, const float* weight, float eps, int64_t rows, int64_t cols, float* out, ThreadPool& pool);
 
+/// The end of one block and the start of the next in one pass: sum = x + delta, out = rms_norm(sum). The same bits as
+/// add() then rms_norm(). sum may be x or delta; out may be delta where sum is not.
+void add_rms_norm(const float* x, const float* delta, const float* weight, float eps, int64_t rows, int64_t cols,
+                  float* sum, float* out, ThreadPool& pool);
+
 /// out[r] = (x[r] - mean) / sqrt(var + eps) * weight: layer norm without bias.
 void layer_norm(const float* x, const float* weight, float eps, int64_t rows, int64_t cols, float* out,
                 ThreadPool& pool);

@@ -188,6 +188,24 @@ TEST(Elementwise, ANormWorksInPlaceAndWithoutWeight) {
   EXPECT_EQ(out, x);
 }
 
+TEST(Elementwise, AddAndNormAtOnceGiveTheBitsOfOneAfterTheOther) {
+  for (const int64_t cols : {1, 64, 640, 1003}) {
+    const int64_t rows = 41;
+    std::vector<float> x = random_values(rows * cols, 8, 3.0F);
+    const std::vector<float> delta = random_values(rows * cols, 9);
+    const std::vector<float> weight = random_values(cols, 10);
+    std::vector<float> sum(x.size());
+    std::vector<float> normed(x.size());
+    ThreadPool pool(2);
+    add(x.data(), delta.data(), rows * cols, sum.data(), pool);
+    rms_norm(sum.data(), weight.data(), 1e-6F, rows, cols, normed.data(), pool);
+    std::vector<float> out(x.size());
+    add_rms_norm(x.data(), delta.data(), weight.data(), 1e-6F, rows, cols, x.data(), out.data(), pool);
+    EXPECT_TRUE(x == sum) << cols;
+    EXPECT_TRUE(out == normed) << cols;
+  }
+}
+
 TEST(Elementwise, RopeRotatesPairsInBothLayouts) {
   ThreadPool pool(2);
   for (const int head_dim : {2, 6, 64, 80, 128}) {
