@@ -200,7 +200,11 @@ TEST(Elementwise, AddAndNormAtOnceGiveTheBitsOfOneAfterTheOther) {
     add(x.data(), delta.data(), rows * cols, sum.data(), pool);
     rms_norm(sum.data(), weight.data(), 1e-6F, rows, cols, normed.data(), pool);
     std::vector<float> out(x.size());
-    add_rms_norm(x.data(), delta.data(), weight.data(), 1e-6F, rows, cols, x.data(), out.data(), pool);
+    std::vector<float> sum_at_once(x.size());
+    add_rms_norm(x.data(), delta.data(), weight.data(), 1e-6F, rows, cols, sum_at_once.data(), out.data(), pool);
+    EXPECT_TRUE(sum_at_once == sum) << cols;
+    EXPECT_TRUE(out == normed) << cols;
+    add_rms_norm(x.data(), delta.data(), weight.data(), 1e-6F, rows, cols, x.data(), out.data(), pool);  // in place
     EXPECT_TRUE(x == sum) << cols;
     EXPECT_TRUE(out == normed) << cols;
   }
