@@ -26,6 +26,9 @@ class Model {
   /// An empty path means the embedded default, glimmer-tiny.
   /// @throws Error{not_found, bad_file, unsupported, io, out_of_memory}; the message names the file and what is wrong
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelOptions& options = {});
+  /// Opens a bundle that `slipring export` wrote: its programs run on the kernels that the model's own code runs on.
+  /// @throws as load(); Error{bad_file} for a program that is not sound
+  static std::shared_ptr<const Model> load_bundle(const std::filesystem::path& folder, const ModelOptions& options = {});
   ~Model();
 
   const ModelSpec& spec() const noexcept;
@@ -41,6 +44,7 @@ class Model {
 
   // For slipring's own layers.
   const Decoder& decoder() const noexcept { return *decoder_; }
+  std::shared_ptr<const Decoder> shared_decoder() const noexcept { return decoder_; }
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

@@ -38,7 +38,15 @@ void ModelFlags::add(CLI::App& command) {
       ->check(CLI::Range(0, 256));
 }
 
+void ModelFlags::add_with_program(CLI::App& command) {
+  add(command);
+  command.add_option("--program", program, "Run an exported bundle's programs in place of a model")
+      ->type_name("DIR")
+      ->excludes("--model");
+}
+
 std::shared_ptr<const Model> ModelFlags::load() const {
+  if (!program.empty()) return Model::load_bundle(program, {.threads = threads});
   return Model::load(model, {.threads = threads});
 }
 

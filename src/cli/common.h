@@ -17,8 +17,11 @@ namespace slipring::cli {
 /// -m, --threads: every command that runs a model.
 struct ModelFlags {
   std::string model;
+  std::string program;
   int threads = 0;
   void add(CLI::App& command);
+  /// add(), and --program for the commands that run bundles too.
+  void add_with_program(CLI::App& command);
   std::shared_ptr<const Model> load() const;
 };
 

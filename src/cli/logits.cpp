@@ -48,7 +48,7 @@ void logits(const LogitsFlags& flags) {
 void add_logits(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
   CLI::App* command = app.add_subcommand("logits", "Write the logits of every token of a sequence, for parity checks");
-  flags->model.add(*command);
+  flags->model.add_with_program(*command);
   flags->session.add(*command);
   auto* source = command->add_option_group("tokens", "The sequence");
   source->add_option("--tokens", flags->tokens, "Token ids: \"1 2 3\"")->type_name("IDS");

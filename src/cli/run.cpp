@@ -126,7 +126,7 @@ void add_run(CLI::App& app) {
       ->type_name("N")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
-  flags->model.add(*command);
+  flags->model.add_with_program(*command);
   flags->session.add(*command);
   flags->sampling.add(*command);
   command->add_option("--stop", flags->stop, "End before this text appears; may be given several times")

@@ -13,7 +13,8 @@ Program trace_decoder(std::string name, std::shared_ptr<const Decoder> decoder, 
                              .layers = {},
                              .embedding_cols = options.embeddings ? spec.hidden_size : 0,
                              .taps = options.taps,
-                             .weights = decoder};
+                             .weights = decoder,
+                             .substitute = options.substitute};
   for (const LayerSpec& layer : spec.layers) {
     const int64_t window = layer.kind == LayerKind::sliding && !options.embeddings ? layer.window : 0;
     trace_options.layers.push_back(

@@ -1,6 +1,7 @@
 // A decoder's programs: main, prefill, prefill with all logits, and the one that makes embeddings.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct DecoderTraceOptions {
   /// in the program.
   bool embeddings = false;
   std::vector<int> taps;  ///< layers whose output is given as "hidden.N"
+  /// What stands for a linear map; itself, if empty: TraceOptions::substitute.
+  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute;
 };
 
 /// The decoder's forward pass as a program, verified. Its weights are the decoder's, which it keeps alive.

@@ -26,10 +26,7 @@ class Inference {
       case OpKind::linear:
         return linear();
       case OpKind::norm:
-        arity(1);
-        require(attribute<NormUse>().size >= 1 && cols(0) % attribute<NormUse>().size == 0,
-                fmt::format("columns in groups of {}", attribute<NormUse>().size));
-        return type(0);
+        return norm();
       case OpKind::rope:
         return rope();
       case OpKind::gated:
@@ -119,6 +116,21 @@ class Inference {
     const Linear& map = weight();
     require(cols(0) == map.in_features(), fmt::format("[T, {}] for {}", map.in_features(), map.name));
     return tensor(type(0).dims[0], map.out_features());
+  }
+  ValueType norm() const {
+    arity(1);
+    const auto& use = attribute<NormUse>();
+    require(use.size >= 1 && cols(0) % use.size == 0, fmt::format("columns in groups of {}", use.size));
+    if (use.constant >= 0) {
+      const bool known = static_cast<size_t>(use.constant) < program_.constants.size();
+      const auto* weight =
+          known
+              ? std::get_if<std::shared_ptr<const Norm>>(&program_.constants[static_cast<size_t>(use.constant)].weight)
+              : nullptr;
+      require(weight != nullptr && (*weight)->weight.elements() == use.size,
+              fmt::format("a norm's weight of {}", use.size));
+    }
+    return type(0);
   }
   ValueType rope() const {
     arity(1);

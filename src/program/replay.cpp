@@ -29,6 +29,11 @@ Replay::Replay(const Program& program, Ops& ops)
   if (program.hidden >= 0) last_use_[at(program.hidden)] = kNever;
 }
 
+void Replay::skip_past(ValueId value) {
+  while (next_ < program_.nodes.size() && program_.nodes[next_++].output != value) {
+  }
+}
+
 void Replay::run_to(ValueId value) {
   while (next_ < program_.nodes.size() && !values_[at(value)]) {
     if (program_.nodes[next_].op == OpKind::linear) {
@@ -72,6 +77,7 @@ size_t Replay::run_linears(size_t first) {
 
 void Replay::run_node(size_t index) {
   const Node& node = program_.nodes[index];
+  if (values_[at(node.output)]) return;  // set()
   const auto input = [&](size_t i) -> const Value& { return values_[at(node.inputs[i])]; };
   Value result;
   switch (node.op) {
@@ -125,9 +131,14 @@ void Replay::run_node(size_t index) {
       break;
     case OpKind::write: {
       const int layer = program_.state_of(node.inputs[0]).layer;
-      if (read_[at(node.output)]) {
+      if (!read_[at(node.output)]) {
+        ops_.update(layer, input(1), input(2));
+      } else if (ops_.mode() == StepMode::main) {
         kv_[at(node.output)] = ops_.update_and_fetch(layer, input(1), input(2));
       } else {
+        // A trimmed main. The verifier lets no ring come here, and a full cache reads the same either way; this one
+        // leaves the write to the step's commit.
+        kv_[at(node.output)] = ops_.fetch_and_concat(layer, input(1), input(2));
         ops_.update(layer, input(1), input(2));
       }
       break;

@@ -16,6 +16,10 @@ class Replay {
  public:
   Replay(const Program& program, Ops& ops);
 
+  /// Gives a value that need not be computed: an input made elsewhere.
+  void set(ValueId id, Value value) { values_[static_cast<size_t>(id)] = std::move(value); }
+  /// Passes over the nodes up to and including the one that makes `value`.
+  void skip_past(ValueId value);
   /// Runs nodes until `value` is there. Already run ones are not run again.
   void run_to(ValueId value);
   /// Runs what is left.

@@ -117,6 +117,12 @@ Value TraceOps::embedding(const Value& ids, const Linear& table) {
 std::vector<Value> TraceOps::linear(const Value& x, std::span<const Linear* const> maps) {
   std::vector<Value> results;
   for (const Linear* map : maps) {
+    if (options_.substitute) {
+      const auto other = options_.substitute(std::shared_ptr<const Linear>(options_.weights, map));
+      const int32_t index = add_constant(other->name, other.get(), {.name = {}, .weight = other});
+      results.push_back(value(OpKind::linear, {x.id()}, WeightUse{index}));
+      continue;
+    }
     results.push_back(value(OpKind::linear, {x.id()}, WeightUse{constant(map->name, *map)}));
   }
   return results;

@@ -31,6 +31,8 @@ struct TraceOptions {
   int64_t embedding_cols = 0;           ///< > 0: the step is given hidden states [query_len, embedding_cols], not ids
   std::vector<int> taps;                ///< layers whose output the program gives as "hidden.N"
   std::shared_ptr<const void> weights;  ///< keeps the weights alive that constants refer to; may be null
+  /// What stands in the program for a linear map (never for an embedding table): itself, if empty.
+  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute;
 };
 
 /// Use: construct, run the model's functions on it, then finish(). A program refers to the weights that it was traced

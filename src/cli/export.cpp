@@ -1,0 +1,85 @@
+// slipring export: a model as programs and ONNX files.
+#include "engine/export.h"
+
+#include <fmt/format.h>
+#include <memory>
+
+#include <slipring/error.h>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+
+namespace slipring::cli {
+namespace {
+
+struct ExportFlags {
+  ModelFlags model;
+  std::string output;
+  std::string kv = "f32";
+  std::string quantise;
+  std::string mode = "eager";
+  bool embeddings = false;
+  bool print = false;
+};
+
+void export_command(const ExportFlags& flags) {
+  ExportOptions options;
+  options.kv_dtype = dtype_from_name(flags.kv).value();
+  options.embeddings = flags.embeddings;
+  options.threads = flags.model.threads;
+  if (flags.quantise == "q8") options.quantise = DType::Q8_0;
+  if (flags.quantise == "q4") options.quantise = DType::Q4_0;
+  if (flags.mode == "graph") {
+    if (!options.quantise) {
+      throw Error(ErrorCode::invalid_argument,
+                  {.where = "--mode graph", .expected = "--quantize q8 or q4 with it", .got = "none", .advice = {}});
+    }
+    options.mode = QuantiseMode::graph;
+  }
+  const auto model = flags.model.load();
+  for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
+  if (flags.print) {
+    for (const Program& program : make_programs(*model, options)) fmt::print("{}\n", to_text(program));
+    return;
+  }
+  if (flags.output.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                {.where = "export", .expected = "-o DIR, or --print", .got = "neither", .advice = {}});
+  }
+  for (const ExportedFile& file : export_model(*model, options, flags.output)) {
+    fmt::print(stderr, "{:>10}  {}\n", human_bytes(file.bytes),
+               (std::filesystem::path(flags.output) / file.name).string());
+  }
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* command = app.add_subcommand("export", "Write a model as programs and ONNX files that other runtimes run");
+  flags->model.add(*command);
+  command->add_option("-o,--output", flags->output, "Folder to write the bundle to; made if it is not there")
+      ->type_name("DIR");
+  command->add_option("--kv", flags->kv, "Element type of the states: f32, f16 or bf16")
+      ->type_name("TYPE")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  command->add_flag("--embeddings", flags->embeddings,
+                    "Hidden states in place of token ids, full caches with the window as a mask: no ring");
+  command->add_option("--quantize", flags->quantise, "Weights of linear maps in blocks: q8 or q4")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"q8", "q4"}));
+  command
+      ->add_option(
+          "--mode", flags->mode,
+          "eager: quantise the weights, trace main and prefill each; graph: quantise a traced main and trim it "
+          "to prefill, refused where a ring would be written before it is read")
+      ->type_name("MODE")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"eager", "graph"}));
+  command->add_flag("--print", flags->print, "Print the programs instead of writing anything");
+  command->footer("Example: slipring export -m model.gguf -o bundle, then slipring run --program bundle -p \"Once\"");
+  command->callback([flags] { export_command(*flags); });
+}
+
+}  // namespace slipring::cli
