@@ -137,8 +137,11 @@ std::vector<Program> make_programs(const Model& model, const ExportOptions& opti
   if (options.quantise) quantiser.emplace(*options.quantise, pool);
   const bool graph = options.quantise && options.mode == QuantiseMode::graph;
   const auto traced = [&](const char* name, StepMode mode, LogitRows logits) {
-    DecoderTraceOptions trace{
-        .mode = mode, .logits = logits, .kv_dtype = options.kv_dtype, .embeddings = options.embeddings};
+    DecoderTraceOptions trace;
+    trace.mode = mode;
+    trace.logits = logits;
+    trace.kv_dtype = options.kv_dtype;
+    trace.embeddings = options.embeddings;
     if (quantiser && !graph) trace.substitute = [&](const auto& linear) { return (*quantiser)(linear); };
     return trace_decoder(name, decoder, trace);
   };

@@ -3,6 +3,36 @@
 #include "program/trace_ops.h"
 
 namespace slipring {
+namespace {
+
+TraceOptions drafter_options(std::string name, const std::shared_ptr<const Drafter>& drafter, DType kv_dtype,
+                             int64_t embedding_cols) {
+  TraceOptions options{.name = std::move(name),
+                       .mode = StepMode::prefill,
+                       .logits = LogitRows::all,
+                       .kv_dtype = kv_dtype,
+                       .layers = {},
+                       .embedding_cols = embedding_cols,
+                       .weights = drafter};
+  for (const LayerSpec& layer : drafter->spec().layers) {
+    options.layers.push_back(
+        {.capacity = layer.window, .window = layer.window, .n_kv_heads = layer.n_kv_heads, .head_dim = layer.head_dim});
+  }
+  return options;
+}
+
+}  // namespace
+
+Program trace_inject(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype) {
+  const DrafterSpec& spec = drafter->spec();
+  const int64_t cols = static_cast<int64_t>(spec.taps.size()) * spec.hidden_size;
+  return trace(drafter_options(std::move(name), drafter, kv_dtype, cols), [&](TraceOps& ops) { drafter->inject(ops); });
+}
+
+Program trace_draft(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype) {
+  return trace(drafter_options(std::move(name), drafter, kv_dtype, drafter->spec().hidden_size),
+               [&](TraceOps& ops) { ops.output("hidden", drafter->draft(ops)); });
+}
 
 Program trace_decoder(std::string name, std::shared_ptr<const Decoder> decoder, const DecoderTraceOptions& options) {
   const ModelSpec& spec = decoder->spec();

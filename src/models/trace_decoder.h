@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/decoder.h"
+#include "models/drafter.h"
 #include "program/program.h"
 
 namespace slipring {
@@ -18,14 +19,21 @@ struct DecoderTraceOptions {
   /// Hidden states in place of token ids, and a full cache on every layer: the window is a mask then, and no ring is
   /// in the program.
   bool embeddings = false;
-  std::vector<int> taps;  ///< layers whose output is given as "hidden.N"
+  std::vector<int> taps = {};  ///< layers whose output is given as "hidden.N"
   /// What stands for a linear map; itself, if empty: TraceOptions::substitute.
-  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute;
+  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute = {};
 };
 
 /// The decoder's forward pass as a program, verified. Its weights are the decoder's, which it keeps alive.
 Program trace_decoder(std::string name, std::shared_ptr<const Decoder> decoder, const DecoderTraceOptions& options);
 /// Token ids -> "inputs_embeds" [query_len, hidden_size], as the embeddings path takes them. No state.
 Program trace_embeddings(std::string name, std::shared_ptr<const Decoder> decoder);
+
+/// A drafter's two programs. Their states are one set of rings, the same in both: what inject wrote, draft reads.
+/// inject: inputs_embeds [query_len, taps * hidden_size] are the target's tapped hidden states; writes the rings.
+Program trace_inject(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype);
+/// draft: inputs_embeds [query_len, hidden_size] are the block's rows of the target's embedding table; gives "hidden"
+/// [query_len, hidden_size] for the target's head, and writes nothing.
+Program trace_draft(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype);
 
 }  // namespace slipring

@@ -23,9 +23,13 @@ class Line {
   Line(std::string_view text, const std::string& where, int number) : rest_(text), where_(where), number_(number) {}
 
   [[noreturn]] void fail(const std::string& expected) const {
-    const std::string got = rest_.empty() ? "the end of the line" : fmt::format("\"{}\"", rest_.substr(0, 40));
-    throw Error(ErrorCode::bad_file,
-                {.where = fmt::format("{}, line {}", where_, number_), .expected = expected, .got = got, .advice = {}});
+    fail(expected, rest_.empty() ? "the end of the line" : fmt::format("\"{}\"", rest_.substr(0, 40)));
+  }
+  [[noreturn]] void fail(const std::string& expected, std::string got) const {
+    throw Error(ErrorCode::bad_file, {.where = fmt::format("{}, line {}", where_, number_),
+                                      .expected = expected,
+                                      .got = std::move(got),
+                                      .advice = {}});
   }
   bool done() {
     skip();
@@ -384,7 +388,7 @@ class Parser {
     if (node.inputs.empty() || program_.type(node.inputs[0]).kind != ValueKind::state) line.fail("a state to write");
     const ProgramState& state = program_.state_of(node.inputs[0]);
     const SymInt right = state.is_ring() ? state.step().write_begin() : offset_dim();
-    if (given != right.to_string()) line.fail(fmt::format("begin={}, got begin={}", right.to_string(), given));
+    if (given != right.to_string()) line.fail("begin=" + right.to_string(), fmt::format("begin={}", given));
     return right;
   }
 
@@ -393,10 +397,10 @@ class Parser {
     try {
       result.type = infer_type(program_, node);
     } catch (const Error& error) {
-      line.fail(error.what());
+      line.fail(error.info().expected, error.info().got);
     }
     if (const std::string_view declared = line.rest(); declared != result.type.to_string()) {
-      line.fail(fmt::format("type {}, got {}", result.type.to_string(), declared));
+      line.fail(result.type.to_string(), std::string(declared));
     }
     if (result.type.kind != ValueKind::tensor) {
       const ProgramValue& source = program_.values[static_cast<size_t>(node.inputs[0])];

@@ -77,8 +77,10 @@ int32_t TraceOps::add_constant(const std::string& name, const void* key, Constan
     return std::any_of(program_.constants.begin(), program_.constants.end(),
                        [&](const Constant& other) { return other.name == candidate; });
   };
-  constant.name = name;
-  for (int i = 2; taken(constant.name); ++i) constant.name = fmt::format("{}.{}", name, i);
+  // Weights that a family makes itself have no name in the file; they are numbered in the order of their first use.
+  const std::string stem = name.empty() ? "constant" : name;
+  constant.name = stem;
+  for (int i = 2; taken(constant.name); ++i) constant.name = fmt::format("{}.{}", stem, i);
   const auto index = static_cast<int32_t>(program_.constants.size());
   program_.constants.push_back(std::move(constant));
   constants_.emplace(key, index);

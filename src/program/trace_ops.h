@@ -25,14 +25,14 @@ struct TraceLayer {
 struct TraceOptions {
   std::string name = "prefill";
   StepMode mode = StepMode::prefill;
-  LogitRows logits = LogitRows::all;    ///< which rows logit_rows() keeps
-  DType kv_dtype = DType::F16;          ///< F32, F16 or BF16
-  std::vector<TraceLayer> layers;       ///< one a layer that has a cache
-  int64_t embedding_cols = 0;           ///< > 0: the step is given hidden states [query_len, embedding_cols], not ids
-  std::vector<int> taps;                ///< layers whose output the program gives as "hidden.N"
-  std::shared_ptr<const void> weights;  ///< keeps the weights alive that constants refer to; may be null
+  LogitRows logits = LogitRows::all;  ///< which rows logit_rows() keeps
+  DType kv_dtype = DType::F16;        ///< F32, F16 or BF16
+  std::vector<TraceLayer> layers;     ///< one a layer that has a cache
+  int64_t embedding_cols = 0;         ///< > 0: the step is given hidden states [query_len, embedding_cols], not ids
+  std::vector<int> taps = {};         ///< layers whose output the program gives as "hidden.N"
+  std::shared_ptr<const void> weights = {};  ///< keeps the weights alive that constants refer to; may be null
   /// What stands in the program for a linear map (never for an embedding table): itself, if empty.
-  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute;
+  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute = {};
 };
 
 /// Use: construct, run the model's functions on it, then finish(). A program refers to the weights that it was traced

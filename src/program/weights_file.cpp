@@ -144,13 +144,13 @@ struct WeightsFile::Impl {
   std::shared_ptr<const SafetensorsFile> file;
   ThreadPool& pool;
   std::map<std::string, std::shared_ptr<const Linear>> linears;
+  std::map<std::string, DType> declared;  ///< of the linears, as the text had it
   std::map<std::string, std::shared_ptr<const Norm>> norms;
   std::string where;
 
   Tensor require(const std::string& name, DType dtype, const Shape& shape) const {
     const SafetensorsEntry* entry = file->find(name);
-    if (entry != nullptr && entry->dtype == dtype &&
-        std::equal(entry->dims.begin(), entry->dims.end(), dims(shape).begin(), dims(shape).end())) {
+    if (entry != nullptr && entry->dtype == dtype && entry->dims == dims(shape)) {
       return file->tensor(name);
     }
     throw Error(ErrorCode::bad_file, {.where = where + ": weight " + name,
@@ -173,6 +173,7 @@ WeightsFile::WeightsFile(const std::filesystem::path& folder, ThreadPool& pool)
     : impl_(new Impl{.file = SafetensorsFile::open(folder / kWeightsFile),
                      .pool = pool,
                      .linears = {},
+                     .declared = {},
                      .norms = {},
                      .where = (folder / kWeightsFile).string()}) {}
 WeightsFile::~WeightsFile() = default;
@@ -206,7 +207,8 @@ Tensor gguf_blocks(DType dtype, const Tensor& bytes, const Tensor& scales, int64
 std::shared_ptr<const Linear> WeightsFile::linear(const std::string& name, DType dtype, int64_t rows, int64_t cols,
                                                   bool bias) {
   std::shared_ptr<const Linear>& known = impl_->linears[name];
-  if (known && known->matrix.dtype() == dtype) return known;
+  const bool same = known && known->out_features() == rows && known->in_features() == cols;
+  if (same && impl_->declared[name] == dtype && known->bias.empty() != bias) return known;
   auto made = std::make_shared<Linear>();
   made->name = name;
   const bool as_blocks = is_quantised(dtype) && impl_->file->find(name + ".blocks") != nullptr;
@@ -220,12 +222,13 @@ std::shared_ptr<const Linear> WeightsFile::linear(const std::string& name, DType
     made->matrix = PackedMatrix::pack(impl_->require(name, stored, {rows, cols}), impl_->pool);
   }
   if (bias) made->bias = impl_->require(name + ".bias", DType::F32, {rows}).clone();
+  impl_->declared[name] = dtype;
   return known = made;
 }
 
 std::shared_ptr<const Norm> WeightsFile::norm(const std::string& name, int64_t size) {
   std::shared_ptr<const Norm>& known = impl_->norms[name];
-  if (known) return known;
+  if (known && known->size == size) return known;
   auto made = std::make_shared<Norm>();
   made->name = name;
   made->size = size;

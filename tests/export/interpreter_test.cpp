@@ -94,7 +94,8 @@ TEST_P(InterpreterEqualsEager, PastThreeWraps) {
 INSTANTIATE_TEST_SUITE_P(Models, InterpreterEqualsEager,
                          testing::Values(Case{"muse-glimmer", DType::F32}, Case{"muse-glimmer", DType::F16},
                                          Case{"gguf/muse-glimmer-q8_0.gguf", DType::F16},
-                                         Case{"gguf/muse-glimmer-f16.gguf", DType::BF16}),
+                                         Case{"gguf/muse-glimmer-f16.gguf", DType::BF16}, Case{"gemma3", DType::F32},
+                                         Case{"gemma3", DType::F16}),
                          [](const auto& instance) {
                            std::string name =
                                std::string(instance.param.model) + "_" + std::string(to_string(instance.param.kv));
