@@ -373,7 +373,8 @@ class OwnInterpreter(unittest.TestCase):
         refused(edit("score.program", "capacity 16 window 16", "capacity 17 window 16"), "17 + query_len")
         refused(edit("score.program", "n_heads=4", "n_heads=3"), "heads")
         refused(edit("score.program", "window=16", "window=17"), "17 keys back")
-        refused(edit("score.program", "%", "c99999999999"), "line")
+        refused(edit("score.program", ", c1)", ", c99999999999)"), "line")
+        refused(edit("score.program", ", c1)", ", c2)"), "line")
 
 
 class Example(unittest.TestCase):
