@@ -41,7 +41,7 @@ std::vector<fs::path> model_folders() {
 fs::path find_model_file(const std::string& name) {
   std::string looked_at;
   for (const fs::path& folder : model_folders()) {
-    const fs::path file = (folder / "glimmer-tiny" / name).lexically_normal();
+    fs::path file = (folder / "glimmer-tiny" / name).lexically_normal();
     std::error_code ignored;
     if (fs::is_regular_file(file, ignored)) return file;
     looked_at += (looked_at.empty() ? "" : ", ") + file.string();
