@@ -1,0 +1,165 @@
+// Many requests on one model: prefill chunks and decodes of all of them share each pass over the weights.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <slipring/generate.h>
+#include <slipring/model.h>
+#include <slipring/session.h>
+
+namespace slipring {
+
+struct SchedulerOptions {
+  SessionOptions session;      ///< element type, context a request, chunk and threads
+  int64_t max_running = 8;     ///< requests that hold caches at once, 1 to 256
+  int64_t max_queued = 64;     ///< requests that wait for a place beyond those, 0 to 100000
+  int64_t mixed_prefill = 64;  ///< prefill tokens a step while others stream: a long prompt slows streams by so much
+};
+
+/// A request and what it asks to be told.
+struct GenerationRequest {
+  std::vector<TokenId> prompt;   ///< >= 1 token
+  GenerateOptions options;       ///< max_tokens below 0: until the context is full
+  std::vector<TokenId> end_ids;  ///< tokens that end the reply
+  /// Control tokens are reported in the text's place, so that a ReplyParser can read them.
+  bool report_control = false;
+  std::optional<int64_t> logprobs;  ///< alternatives to report for each token
+};
+
+/// News of one token, or of the end.
+struct GenerationEvent {
+  std::optional<TokenId> token;  ///< absent for the end
+  std::string text;              ///< what became certain; comes before `control`
+  std::string control;           ///< spelling of a control token, if reported
+  TokenLogprob logprob;
+  std::vector<TokenLogprob> alternatives;
+  std::optional<FinishReason> finish;  ///< of the last event
+};
+
+/// A request on its way. Threads: next() from one thread, cancel() from any.
+class Generation {
+ public:
+  /// The next event; nothing after `timeout` without one, or after the last.
+  /// @throws the Error that ended the request
+  std::optional<GenerationEvent> next(std::chrono::milliseconds timeout);
+  /// The request ends before its next step, and its caches are freed.
+  void cancel() noexcept { cancelled_ = true; }
+  bool cancelled() const noexcept { return cancelled_; }
+  bool done() const;
+  int64_t prompt_tokens() const noexcept { return prompt_tokens_; }
+
+ private:
+  friend class Scheduler;
+  void push(GenerationEvent event);
+  void fail(std::exception_ptr error);
+
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<GenerationEvent> events_;
+  std::exception_ptr error_;
+  bool done_ = false;
+  std::atomic<bool> cancelled_{false};
+  int64_t prompt_tokens_ = 0;
+};
+
+/// One sequence as it is between two steps: what the page draws.
+struct SequenceView {
+  int64_t request = 0;
+  int64_t length = 0;  ///< positions in the caches
+  int64_t prompt_tokens = 0;
+  int64_t step_offset = 0;  ///< of the last step
+  int64_t step_tokens = 0;  ///< query_len of the last step
+  bool prefilling = false;
+  int64_t kv_bytes = 0;
+  int64_t kv_bytes_without_rings = 0;
+  std::vector<int64_t> first_held;  ///< oldest position held, for each layer
+};
+
+struct SchedulerView {
+  int64_t steps = 0;
+  int64_t running = 0;
+  int64_t queued = 0;
+  bool write_first = false;  ///< the last step's path
+  double step_seconds = 0.0;
+  int64_t step_tokens = 0;
+  int64_t prompt_tokens = 0;     ///< computed since the start
+  int64_t generated_tokens = 0;  ///< since the start
+  int64_t finished = 0;
+  int64_t cancelled = 0;
+  int64_t failed = 0;
+  int64_t rejected = 0;  ///< for a full queue
+  int64_t kv_bytes = 0;
+  std::vector<SequenceView> sequences;
+  /// The sequence that ended last, as it was then; request 0 before any has. Its caches are freed.
+  SequenceView last;
+};
+
+/// Continuous batching. A request's tokens are those of a run alone, whatever its neighbours do: every part of a step
+/// is computed with the same bits as by itself. Running streams get a token in every step; prefills share what
+/// mixed_prefill leaves them, evenly, so that neither starves the other.
+/// Threads: all functions from any thread.
+class Scheduler {
+ public:
+  /// @throws Error{invalid_argument} naming the option that is out of range
+  Scheduler(std::shared_ptr<const Model> model, const SchedulerOptions& options);
+  /// Cancels what is left.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Queues a request.
+  /// @return nothing if the queue is full, or the scheduler is stopping
+  /// @throws Error{context_full, invalid_argument} for what could never run: prompt, options or ids
+  std::shared_ptr<Generation> submit(GenerationRequest request);
+  /// Takes no more requests and waits until those that run have ended, at most `patience`; then cancels the rest.
+  void drain(std::chrono::milliseconds patience);
+  SchedulerView view() const;
+  int64_t context() const noexcept { return options_.session.context; }
+  const Model& model() const noexcept { return *model_; }
+  const SchedulerOptions& options() const noexcept { return options_; }
+
+ private:
+  struct Running;
+  struct Waiting {
+    int64_t id = 0;
+    GenerationRequest request;
+    std::shared_ptr<Generation> generation;
+  };
+
+  void run();
+  void admit();
+  void drop_cancelled();
+  void step();
+  void after_step(Running& running, std::span<const float> logits);
+  bool emit(Running& running, TokenId token, std::span<const float> logits);
+  void end(Running& running, FinishReason reason);
+  SequenceView view_of(const Running& running) const;
+  void refresh_view(bool write_first, double seconds, int64_t tokens);
+
+  std::shared_ptr<const Model> model_;
+  SchedulerOptions options_;
+  std::shared_ptr<Worker> worker_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Waiting> queue_;
+  bool stopping_ = false;
+  bool closed_ = false;
+  int64_t next_id_ = 1;
+  SchedulerView view_;
+  std::vector<std::unique_ptr<Running>> running_;  // the engine thread's
+  size_t turn_ = 0;                                // which prefill is served first
+  std::thread thread_;
+};
+
+}  // namespace slipring
