@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   try {
     slipring::cli::add_quantize(app);
     slipring::cli::add_run(app);
+    slipring::cli::add_serve(app);
     slipring::cli::add_inspect(app);
     slipring::cli::add_tokenize(app);
     slipring::cli::add_perplexity(app);

@@ -1,0 +1,137 @@
+// slipring serve: the HTTP server.
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <memory>
+#include <thread>
+
+#include <slipring/error.h>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "server/http_server.h"
+
+namespace slipring::cli {
+namespace {
+
+struct ServeFlags {
+  ModelFlags model;
+  SessionFlags session;
+  server::HttpOptions http;
+  std::string name;
+  std::string key_file;
+  std::string chat_template;
+  int64_t parallel = 8;
+  int64_t queue = 64;
+  int64_t drain_seconds = 20;
+};
+
+std::vector<std::string> read_keys(const std::string& path) {
+  std::vector<std::string> keys;
+  // A key in the environment or a file does not show in the list of processes.
+  if (const char* key = std::getenv("SLIPRING_API_KEY"); key != nullptr && *key != '\0') keys.emplace_back(key);
+  if (path.empty()) return keys;
+  const std::string text = read_file(path);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) keys.push_back(std::move(line));
+    at = end + 1;
+  }
+  if (keys.empty()) {
+    throw Error(ErrorCode::invalid_argument, {.where = path, .expected = "one key a line", .got = "none"});
+  }
+  return keys;
+}
+
+void serve(ServeFlags& flags) {
+  // Signals go to the one thread below that waits for them; every thread started from here on inherits that.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  flags.http.access.api_keys = read_keys(flags.key_file);
+  flags.http.drain = std::chrono::seconds(flags.drain_seconds);
+  flags.http.threads = static_cast<int>(flags.parallel + flags.queue) + 32;
+  if (flags.http.host != "0.0.0.0" && flags.http.host != "::")
+    flags.http.access.allowed_hosts.push_back(flags.http.host);
+
+  const auto model = flags.model.load();
+  for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
+  std::string name = flags.name.empty() ? model->path().stem().string() : flags.name;
+  if (name.empty()) name = model->path().parent_path().filename().string();
+  SchedulerOptions options;
+  options.session = flags.session.options(flags.model.threads);
+  if (options.session.context == 0) {
+    options.session.context = std::min(model->spec().context_length, kDefaultContext);
+  }
+  options.max_running = flags.parallel;
+  options.max_queued = flags.queue;
+  server::Service service(model, name, options, flags.chat_template.empty() ? "" : read_file(flags.chat_template));
+  server::HttpServer http(service, flags.http);
+  const int port = http.bind();
+
+  std::atomic<bool> asked{false};
+  std::thread waiter([&] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    asked = true;
+    fmt::print(stderr, "slipring: stopping; a second signal ends at once\n");
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    http.stop();
+  });
+  const std::string shown =
+      flags.http.host.find(':') == std::string::npos ? flags.http.host : "[" + flags.http.host + "]";
+  fmt::print(stderr, "slipring: serving {} on http://{}:{}/\n", name, shown, port);
+  if (flags.http.access.api_keys.empty() && flags.http.host != "127.0.0.1" && flags.http.host != "localhost" &&
+      flags.http.host != "::1") {
+    fmt::print(stderr,
+               "slipring: note: other machines can use this server, and no key is asked for (--api-key-file)\n");
+  }
+  http.run();
+  // run() can also end because listening failed: the waiter must not wait for ever.
+  if (!asked) pthread_kill(waiter.native_handle(), SIGTERM);
+  waiter.join();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve the model over HTTP: OpenAI's API, and a page that shows the rings");
+  flags->model.add(*command);
+  flags->session.add(*command);
+  command->add_option("--host", flags->http.host, "Address to listen on")->capture_default_str();
+  command->add_option("--port", flags->http.port, "Port; 0: any that is free")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  command->add_option("--name", flags->name, "What /v1/models calls the model; default: its file's name");
+  command->add_option("--chat-template", flags->chat_template, "Jinja template in place of the model's own")
+      ->type_name("FILE");
+  command->add_option("--parallel", flags->parallel, "Requests that run at once")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{256}));
+  command->add_option("--queue", flags->queue, "Requests that wait beyond those; more get 503")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{10000}));
+  command->add_option("--api-key-file", flags->key_file, "File of accepted keys, one a line; also $SLIPRING_API_KEY");
+  command->add_option("--allow-host", flags->http.access.allowed_hosts,
+                      "Host name to answer to, beside localhost and IP addresses");
+  command->add_option("--cors", flags->http.access.cors_origins,
+                      "Origin of pages that may call, as https://example.org; * for all");
+  command->add_option("--max-body", flags->http.max_body_bytes, "Largest request body, bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1024}, int64_t{1} << 30));
+  command->add_option("--drain", flags->drain_seconds, "Seconds for replies to end after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{3600}));
+  command->footer("Example: slipring serve -m model.gguf --port 8080, then open http://127.0.0.1:8080/");
+  command->callback([flags] { serve(*flags); });
+}
+
+}  // namespace slipring::cli

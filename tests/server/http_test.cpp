@@ -1,0 +1,269 @@
+// The server from outside, over sockets: statuses, access in the right order, streams equal to whole replies,
+// cancelling.
+#include <functional>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "server/http_server.h"
+
+namespace slipring::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system role here') }}{% endif %}"
+    "{{ m.content }} {% endfor %}";
+
+class Http : public testing::Test {
+ protected:
+  void start(AccessRules access = {}, int64_t context = 64, int64_t running = 4, int64_t queued = 8) {
+    static const auto model = Model::load("");
+    SchedulerOptions options;
+    options.session.context = context;
+    options.session.threads = 2;
+    options.max_running = running;
+    options.max_queued = queued;
+    service_ = std::make_unique<Service>(model, "tiny", options, kTemplate);
+    HttpOptions http;
+    http.port = 0;
+    http.threads = 32;
+    http.max_body_bytes = 1 << 20;
+    http.access = std::move(access);
+    http.drain = std::chrono::seconds(5);
+    http.idle_timeout = std::chrono::seconds(1);
+    server_ = std::make_unique<HttpServer>(*service_, http);
+    port_ = server_->bind();
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  void TearDown() override {
+    if (!thread_.joinable()) return;
+    server_->stop();
+    thread_.join();
+  }
+  httplib::Client client() const {
+    httplib::Client client("127.0.0.1", port_);
+    client.set_read_timeout(60);
+    return client;
+  }
+  httplib::Result post(const std::string& path, const std::string& body, const httplib::Headers& headers = {}) const {
+    return client().Post(path, headers, body, "application/json");
+  }
+  Json complete(const std::string& body, int status = 200) const {
+    const auto result = post("/v1/completions", body);
+    EXPECT_TRUE(result) << body;
+    if (!result) return {};
+    EXPECT_EQ(result->status, status) << result->body;
+    return Json::parse(result->body);
+  }
+  // The data of a stream's events.
+  static std::vector<std::string> events(const std::string& body) {
+    std::vector<std::string> found;
+    for (size_t at = body.find("data: "); at != std::string::npos; at = body.find("data: ", at)) {
+      const size_t end = body.find("\n\n", at);
+      found.push_back(body.substr(at + 6, end - at - 6));
+      at = end;
+    }
+    return found;
+  }
+
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+  int port_ = 0;
+};
+
+TEST_F(Http, AccessInTheRightOrder) {
+  start({.api_keys = {"k"}, .allowed_hosts = {}, .cors_origins = {"https://app.example"}});
+  auto http = client();
+  const httplib::Headers foreign = {{"Origin", "https://app.example"}};
+  EXPECT_EQ(http.Options("/v1/chat/completions", foreign)->status, 204);
+  EXPECT_EQ(http.Get("/health")->status, 200);
+  EXPECT_EQ(http.Get("/")->status, 200);
+  EXPECT_EQ(http.Post("/health", "", "text/plain")->status, 401);
+  EXPECT_EQ(http.Delete("/health")->status, 401);
+  EXPECT_EQ(http.Get("/metrics")->status, 401);
+  EXPECT_EQ(http.Get("/v1/models?api_key=k&Authorization=Bearer%20k")->status, 401);
+  const auto refused = http.Get("/v1/models", foreign);
+  EXPECT_EQ(refused->status, 401);
+  EXPECT_EQ(refused->get_header_value("Access-Control-Allow-Origin"), "https://app.example");
+  EXPECT_FALSE(refused->has_header("Access-Control-Allow-Credentials"));
+  EXPECT_EQ(http.Get("/v1/models", {{"Authorization", "Bearer k"}})->status, 200);
+  for (const char* wrong : {"Bearer  k", "bearer key", "Bearer ", "Bearer k k"}) {
+    EXPECT_EQ(http.Get("/v1/models", {{"Authorization", wrong}})->status, 401) << wrong;
+  }
+  EXPECT_EQ(http.Get("/v1/models", {{"Authorization", "Bearer k"}, {"Origin", "null"}})->status, 403);
+  const auto evil = http.Get("/v1/models", {{"Authorization", "Bearer k"}, {"Origin", "https://evil.example"}});
+  EXPECT_EQ(evil->status, 403);
+  EXPECT_FALSE(evil->has_header("Access-Control-Allow-Origin"));
+  EXPECT_EQ(http.Get("/health", {{"Host", "evil.example"}})->status, 403);
+}
+
+TEST_F(Http, StatusesOfWhatIsNotThere) {
+  start();
+  auto http = client();
+  for (const auto& [result, status] : {std::pair(http.Get("/nothing"), 404),
+                                       {http.Get("/v1/completions"), 405},
+                                       {http.Post("/health", "", "text/plain"), 405},
+                                       {post("/v1/completions", "[]"), 400},
+                                       {post("/v1/chat/completions", ""), 400},
+                                       {post("/v1/completions", std::string(2 << 20, ' ')), 413}}) {
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->status, status);
+    EXPECT_TRUE(Json::parse(result->body)["error"]["message"].is_string()) << result->body;
+  }
+}
+
+TEST_F(Http, PromptsAndLimitsAtTheContextsEdge) {
+  start({}, 64);
+  const auto prompt = [](int count) { return Json(std::vector<int>(static_cast<size_t>(count), 300)).dump(); };
+  for (const int count : {64, 65, 500}) {
+    const Json error = complete("{\"prompt\": " + prompt(count) + "}", 400)["error"];
+    EXPECT_EQ(error["code"], "context_length_exceeded");
+    EXPECT_NE(error["message"].get<std::string>().find("64"), std::string::npos);
+    EXPECT_NE(error["message"].get<std::string>().find(std::to_string(count)), std::string::npos);
+  }
+  for (const int count : {62, 63}) {
+    const Json reply = complete("{\"temperature\": 0, \"prompt\": " + prompt(count) + "}");
+    EXPECT_EQ(reply["usage"]["prompt_tokens"], count);
+    EXPECT_LE(reply["usage"]["total_tokens"], 64);
+    EXPECT_TRUE(reply["usage"]["completion_tokens"] < 64 - count || reply["choices"][0]["finish_reason"] == "length");
+  }
+  for (const char* limit : {"0", "1", "3"}) {
+    const Json reply = complete(std::string(R"({"prompt": "In the", "temperature": 0, "max_tokens": )") + limit + "}");
+    EXPECT_EQ(reply["usage"]["completion_tokens"].dump(), limit);
+    EXPECT_EQ(reply["choices"][0]["finish_reason"], "length");
+  }
+  EXPECT_LE(complete(R"({"prompt": "In the", "max_tokens": 9223372036854775808})")["usage"]["total_tokens"], 64);
+  // Empty prompts are BOS alone, however they are spelled, and the server lives on.
+  for (const char* empty : {"\"\"", "[]", "[[]]", "[\"\"]"}) {
+    EXPECT_EQ(complete(std::string(R"({"max_tokens": 1, "prompt": )") + empty + "}")["usage"]["prompt_tokens"], 1)
+        << empty;
+  }
+  complete(R"({"prompt": [4096]})", 400);
+  complete(R"({"prompt": "a", "logit_bias": {"4096": 1}})", 400);
+}
+
+TEST_F(Http, StreamedRepliesAreWholeReplies) {
+  start({}, 128);
+  const char* const fields[] = {
+      R"("temperature": 0, "max_tokens": 12)", R"("seed": 5, "max_tokens": 20, "logprobs": 3)",
+      R"("seed": 6, "stop": ["e", "th"], "max_tokens": 30)", R"("seed": 7, "n": 3, "max_tokens": 9)",
+      R"("prompt": ["And", "God"], "max_tokens": 5, "temperature": 0)"};
+  for (const std::string field : fields) {
+    SCOPED_TRACE(field);
+    const std::string body = R"({"prompt": "In the beginning", )" + field;
+    const Json whole = complete(body + "}");
+    std::vector<std::string> texts(whole["choices"].size());
+    std::vector<std::string> ends(texts.size());
+    std::vector<Json> logprobs(texts.size(), Json::array());
+    const auto streamed =
+        post("/v1/completions", body + R"(, "stream": true, "stream_options": {"include_usage": true}})");
+    auto found = events(streamed->body);
+    ASSERT_GE(found.size(), 2U);
+    EXPECT_EQ(found.back(), "[DONE]");
+    found.pop_back();
+    const Json usage = Json::parse(found.back());
+    EXPECT_TRUE(usage["choices"].empty());
+    EXPECT_EQ(usage["usage"], whole["usage"]);
+    found.pop_back();
+    for (const std::string& event : found) {
+      const Json choice = Json::parse(event)["choices"][0];
+      const auto index = choice["index"].get<size_t>();
+      texts[index] += choice["text"].get<std::string>();
+      if (!choice["finish_reason"].is_null()) ends[index] = choice["finish_reason"];
+      if (!choice["logprobs"].is_null()) {
+        for (const Json& value : choice["logprobs"]["token_logprobs"]) logprobs[index].push_back(value);
+      }
+    }
+    int64_t tokens = 0;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_EQ(texts[i], whole["choices"][i]["text"]);
+      EXPECT_EQ(ends[i], whole["choices"][i]["finish_reason"]);
+      if (whole["choices"][i]["logprobs"].is_null()) continue;
+      EXPECT_EQ(logprobs[i], whole["choices"][i]["logprobs"]["token_logprobs"]);
+      tokens += static_cast<int64_t>(logprobs[i].size());
+      EXPECT_EQ(tokens, whole["usage"]["completion_tokens"]);
+    }
+  }
+  // Without the wish there is no usage chunk.
+  const auto plain = events(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2, "stream": true})")->body);
+  for (const std::string& event : plain) EXPECT_EQ(event.find("usage"), std::string::npos);
+}
+
+TEST_F(Http, Chat) {
+  start({}, 128);
+  const auto chat = [this](const std::string& messages, const std::string& more = "") {
+    const auto result = post("/v1/chat/completions",
+                             "{\"messages\": " + messages + ", \"max_tokens\": 4, \"temperature\": 0" + more + "}");
+    return std::pair(result->status, Json::parse(result->body));
+  };
+  const auto [status, reply] =
+      chat(R"([{"role": "user", "content": "In the"}])", R"(, "logprobs": true, "top_logprobs": 2)");
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(reply["object"], "chat.completion");
+  EXPECT_EQ(reply["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(reply["choices"][0]["logprobs"]["content"].size(), reply["usage"]["completion_tokens"]);
+  const auto [refused, error] = chat(R"([{"role": "system", "content": "x"}])");
+  EXPECT_EQ(refused, 400);
+  EXPECT_NE(error["error"]["message"].get<std::string>().find("No system role here"), std::string::npos);
+  const auto streamed = events(post("/v1/chat/completions", R"({"stream": true, "max_tokens": 4, "temperature": 0,
+    "messages": [{"role": "user", "content": "In the"}]})")
+                                   ->body);
+  EXPECT_EQ(Json::parse(streamed[0])["choices"][0]["delta"]["role"], "assistant");
+  std::string text;
+  for (size_t i = 0; i + 1 < streamed.size(); ++i)
+    text += Json::parse(streamed[i])["choices"][0]["delta"].value("content", "");
+  EXPECT_EQ(text, reply["choices"][0]["message"]["content"]);
+}
+
+TEST_F(Http, TokenizeRingsAndMetrics) {
+  start({}, 128);
+  const Json tokens = Json::parse(post("/tokenize", R"({"content": "In the beginning <|eot|>"})")->body)["tokens"];
+  for (const Json& id : tokens) EXPECT_NE(id, 4092);
+  EXPECT_EQ(Json::parse(post("/detokenize", Json({{"tokens", tokens}}).dump())->body)["content"],
+            "In the beginning <|eot|>");
+  EXPECT_EQ(post("/detokenize", R"({"tokens": [99999]})")->status, 400);
+  complete(R"({"prompt": "In the", "max_tokens": 3})");
+  const Json rings = Json::parse(client().Get("/debug/rings")->body);
+  EXPECT_EQ(rings["layers"].size(), 8U);
+  EXPECT_EQ(rings["layers"][0]["capacity"], 128);
+  EXPECT_EQ(rings["layers"][3]["kind"], "full");
+  const std::string metrics = client().Get("/metrics")->body;
+  EXPECT_NE(metrics.find("slipring_generated_tokens_total 3"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("slipring_http_requests_total{path=\"/v1/completions\",status=\"200\"} 1"), std::string::npos);
+}
+
+TEST_F(Http, AClientThatLeavesFreesItsPlace) {
+  start({}, 8000, 1, 0);
+  for (const char* stream : {"true", "false"}) {
+    {
+      httplib::Client leaving("127.0.0.1", port_);
+      leaving.set_read_timeout(0, 300000);
+      httplib::Request request;
+      request.method = "POST";
+      request.path = "/v1/completions";
+      request.set_header("Content-Type", "application/json");
+      request.body = std::string(R"({"prompt": "In the", "max_tokens": 7000, "logit_bias": {"1": -100, "4092": -100},
+        "stream": )") +
+                     stream + "}";
+      // A stream is left at its first piece, a whole reply when the time is over.
+      request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return false; };
+      EXPECT_FALSE(leaving.send(request));
+    }
+    // Its place is the only one.
+    int status = 503;
+    for (int i = 0; i < 50 && status == 503; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const auto result = post("/v1/completions", R"({"prompt": "In the", "max_tokens": 1})");
+      status = result->status;
+      EXPECT_TRUE(status != 503 || result->get_header_value("Retry-After") == "1");
+    }
+    EXPECT_EQ(status, 200) << stream;
+  }
+}
+
+}  // namespace
+}  // namespace slipring::server

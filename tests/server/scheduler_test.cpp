@@ -1,0 +1,217 @@
+// Continuous batching on the embedded model: every answer is that of a run alone, and nothing is left behind.
+#include <gtest/gtest.h>
+#include <map>
+#include <thread>
+
+#include <slipring/error.h>
+#include <slipring/scheduler.h>
+
+namespace slipring {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::shared_ptr<const Model> tiny() {
+  static const auto model = Model::load("");
+  return model;
+}
+
+// A prompt of `length` tokens that differs from case to case.
+std::vector<TokenId> prompt_of(int64_t length, int salt) {
+  auto ids = encode_prompt(tiny()->tokenizer(), "In the beginning God created the heaven and the earth. ");
+  std::vector<TokenId> prompt;
+  for (int64_t i = 0; i < length; ++i) {
+    prompt.push_back(i == length / 2 ? static_cast<TokenId>(100 + salt) : ids[static_cast<size_t>(i) % ids.size()]);
+  }
+  return prompt;
+}
+
+GenerationRequest request_of(int number) {
+  // Short and long, past the window of 128 and not, greedy and sampled, with stops and penalties.
+  static constexpr int64_t kLengths[] = {1, 5, 40, 127, 128, 129, 200, 300};
+  GenerationRequest request;
+  request.prompt = prompt_of(kLengths[number % 8], number);
+  request.options.max_tokens = 8 + 7 * (number % 5);
+  request.options.sampling.temperature = number % 3 == 0 ? 0.0 : 0.9;
+  request.options.sampling.repeat_penalty = number % 4 == 1 ? 1.2 : 1.0;
+  request.options.sampling.seed = static_cast<uint64_t>(number);
+  if (number % 5 == 2) request.options.stop = {"the", ","};
+  request.end_ids = tiny()->tokenizer().end_of_turn();
+  return request;
+}
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason finish = FinishReason::cancelled;
+  bool operator==(const Answer&) const = default;
+};
+
+Answer alone(const GenerationRequest& request) {
+  SessionOptions options;
+  options.context = 512;
+  options.threads = 2;
+  Session session(tiny(), options);
+  const GenerateResult result = generate(session, request.prompt, request.options);
+  return {result.tokens, result.text, result.finish};
+}
+
+Answer collect(Generation& generation, int64_t leave_after = -1) {
+  Answer answer;
+  while (!generation.done()) {
+    const auto event = generation.next(milliseconds(1000));
+    if (!event) continue;
+    answer.text += event->text;
+    if (event->token) answer.tokens.push_back(*event->token);
+    if (event->finish) answer.finish = *event->finish;
+    if (leave_after >= 0 && static_cast<int64_t>(answer.tokens.size()) >= leave_after) generation.cancel();
+  }
+  return answer;
+}
+
+SchedulerOptions small(int64_t running, int64_t queued) {
+  SchedulerOptions options;
+  options.session.context = 512;
+  options.session.threads = 2;
+  options.session.chunk = 64;
+  options.max_running = running;
+  options.max_queued = queued;
+  options.mixed_prefill = 33;
+  return options;
+}
+
+TEST(Scheduler, SixteenClientsGetWhatEachWouldGetAlone) {
+  std::map<int, Answer> expected;
+  for (int number = 0; number < 40; ++number) expected[number] = alone(request_of(number));
+  Scheduler scheduler(tiny(), small(7, 64));
+  const char* rounds_asked = std::getenv("SLIPRING_SCHEDULER_ROUNDS");
+  const int rounds = rounds_asked != nullptr ? std::atoi(rounds_asked) : 3;
+  std::vector<std::thread> clients;
+  for (int client = 0; client < 16; ++client) {
+    clients.emplace_back([&, client] {
+      for (int round = 0; round < rounds; ++round) {
+        const int number = (client * 7 + round * 11) % 40;
+        const auto generation = scheduler.submit(request_of(number));
+        ASSERT_NE(generation, nullptr);
+        const bool leaves = (client + round) % 4 == 3;
+        const Answer answer = collect(*generation, leaves ? 3 : -1);
+        if (answer.finish != FinishReason::cancelled) {
+          EXPECT_EQ(answer.tokens, expected[number].tokens) << number;
+          EXPECT_EQ(answer.text, expected[number].text) << number;
+          EXPECT_EQ(answer.finish, expected[number].finish) << number;
+        } else {
+          EXPECT_TRUE(leaves);
+        }
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  const SchedulerView view = scheduler.view();
+  EXPECT_EQ(view.finished + view.cancelled, 16 * rounds);
+  EXPECT_GT(view.cancelled, 0);
+  EXPECT_EQ(view.failed + view.rejected, 0);
+  for (int i = 0; i < 100 && scheduler.view().running > 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(scheduler.view().running, 0);
+  EXPECT_EQ(scheduler.view().queued, 0);
+  EXPECT_EQ(scheduler.view().kv_bytes, 0);
+}
+
+TEST(Scheduler, AFullQueueTakesNoMore) {
+  Scheduler scheduler(tiny(), small(1, 2));
+  std::vector<std::shared_ptr<Generation>> taken;
+  int refused = 0;
+  for (int i = 0; i < 8; ++i) {
+    auto request = request_of(0);
+    request.prompt = prompt_of(400, i);
+    auto generation = scheduler.submit(std::move(request));
+    if (generation == nullptr) {
+      ++refused;
+    } else {
+      taken.push_back(std::move(generation));
+    }
+  }
+  // One runs, two wait; one more may have slipped in while the first was being admitted.
+  EXPECT_GE(refused, 4);
+  EXPECT_EQ(scheduler.view().rejected, refused);
+  for (const auto& generation : taken) generation->cancel();
+  for (const auto& generation : taken) EXPECT_EQ(collect(*generation).finish, FinishReason::cancelled);
+}
+
+TEST(Scheduler, WhatCannotRunIsRefusedAtOnce) {
+  Scheduler scheduler(tiny(), small(1, 1));
+  const auto code = [&scheduler](std::vector<TokenId> prompt) {
+    GenerationRequest request;
+    request.prompt = std::move(prompt);
+    try {
+      scheduler.submit(std::move(request));
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::internal;
+  };
+  EXPECT_EQ(code({}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({-1}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({1 << 30}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code(prompt_of(512, 0)), ErrorCode::context_full);
+  EXPECT_EQ(code(prompt_of(513, 0)), ErrorCode::context_full);
+}
+
+TEST(Scheduler, TheContextIsNeverOverrun) {
+  Scheduler scheduler(tiny(), small(2, 4));
+  for (const int64_t length : {510, 511}) {
+    GenerationRequest request;
+    request.prompt = prompt_of(length, 1);
+    request.options.sampling.temperature = 0;
+    const Answer answer = collect(*scheduler.submit(std::move(request)));
+    EXPECT_EQ(static_cast<int64_t>(answer.tokens.size()), 512 - length);
+    EXPECT_EQ(answer.finish, FinishReason::length);
+  }
+}
+
+TEST(Scheduler, AStreamGoesOnWhileALongPromptIsRead) {
+  Scheduler scheduler(tiny(), small(2, 4));
+  GenerationRequest stream;
+  stream.prompt = prompt_of(4, 1);
+  stream.options.max_tokens = 60;
+  stream.options.ignore_end = true;
+  stream.options.sampling.temperature = 0;
+  const auto running = scheduler.submit(std::move(stream));
+  ASSERT_TRUE(running->next(milliseconds(5000)));
+  GenerationRequest longer;
+  longer.prompt = prompt_of(500, 2);
+  longer.options.max_tokens = 1;
+  const auto reading = scheduler.submit(std::move(longer));
+  // The long prompt takes 500 / 33 steps, and each of them brings the stream a token.
+  int64_t before = 0;
+  while (!reading->next(milliseconds(0)) && running->next(milliseconds(1000))) ++before;
+  EXPECT_GE(before, 10);
+  running->cancel();
+}
+
+TEST(Scheduler, DrainLetsRunningRequestsEnd) {
+  auto scheduler = std::make_unique<Scheduler>(tiny(), small(2, 4));
+  const auto expected = alone(request_of(3));
+  const auto generation = scheduler->submit(request_of(3));
+  scheduler->drain(milliseconds(20000));
+  EXPECT_EQ(scheduler->submit(request_of(3)), nullptr);
+  EXPECT_EQ(collect(*generation), expected);
+}
+
+TEST(Scheduler, LogprobsAreTheModelsOwn) {
+  Scheduler scheduler(tiny(), small(2, 4));
+  auto request = request_of(3);
+  request.logprobs = 5;
+  request.options.sampling.top_k = 1;
+  const auto generation = scheduler.submit(std::move(request));
+  while (!generation->done()) {
+    const auto event = generation->next(milliseconds(1000));
+    if (!event || !event->token) continue;
+    ASSERT_EQ(event->alternatives.size(), 5U);
+    // top_k 1 draws the likeliest, and the alternatives are listed all the same.
+    EXPECT_EQ(event->alternatives[0].id, *event->token);
+    for (size_t i = 1; i < 5; ++i) EXPECT_LE(event->alternatives[i].logprob, event->alternatives[i - 1].logprob);
+  }
+}
+
+}  // namespace
+}  // namespace slipring
