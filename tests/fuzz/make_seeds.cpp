@@ -95,6 +95,35 @@ void tokenizer_json_seeds(const fs::path& folder) {
     "model":{"vocab":{"\u2581":0,"x":1,"\u2581x":2},"merges":["\u2581 x"]}})");
 }
 
+void template_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const auto& entry : fs::directory_iterator(SLIPRING_SOURCE_DIR "/tests/data/chat_templates")) {
+    if (entry.path().extension() == ".jinja") {
+      fs::copy_file(entry.path(), folder / entry.path().filename(), fs::copy_options::overwrite_existing);
+    }
+  }
+}
+
+void request_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder / name) << text; };
+  write("chat",
+        R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,
+    "tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]}],"max_tokens":5,"n":2,"stop":["a"],
+    "tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"x":{"type":"string"}}}}}],"logprobs":true,
+    "top_logprobs":3,"logit_bias":{"5":-100},"stream":true,"stream_options":{"include_usage":true},"seed":-1,"temperature":0.5})");
+  write("completion",
+        R"({"prompt":[[1,2],"a"],"logprobs":0,"max_completion_tokens":null,"chat_template_kwargs":{"a":1}})");
+  write("tokenize", R"({"content":"a","add_special":true,"tokens":[1]})");
+  write("muse",
+        " to=self<|message|>hm to=f<|message|><atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter "
+        "name=\"x\">[1]</atem:parameter>\n</atem:invoke></atem:function_calls><|eom|><|start|>assistant "
+        "to=user<|message|>a");
+  write("harmony",
+        "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary "
+        "to=functions.f<|message|>{}<|call|>");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -104,6 +133,8 @@ int main(int argc, char** argv) {
     gguf_seeds(folder / "gguf");
     safetensors_seeds(folder / "safetensors");
     config_seeds(folder / "config");
+    template_seeds(folder / "template");
+    request_seeds(folder / "request");
     tokenizer_seeds(folder / "tokenizer");
     tokenizer_json_seeds(folder / "tokenizer_json");
   } catch (const std::exception& error) {
