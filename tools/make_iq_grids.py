@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/formats/iq_grids.cpp: the codebooks of the IQ types, as the gguf package decodes them.
+"""Writes src/tensor/iq_grids.cpp: the codebooks of the IQ types, as the gguf package decodes them.
 
-usage: make_iq_grids.py > src/formats/iq_grids.cpp   (then clang-format)
+usage: make_iq_grids.py > src/tensor/iq_grids.cpp   (then clang-format)
 Needs: gguf, numpy.
 """
 import gguf.quants as quants
@@ -9,7 +9,7 @@ import numpy as np
 
 HEADER = """// Codebooks of the IQ block types, written by tools/make_iq_grids.py. Facts of the GGUF format.
 // One entry a codeword; its elements, first in the lowest bits, are numbers of the levels in codec_iq.cpp.
-#include "formats/iq_grids.h"
+#include "tensor/iq_grids.h"
 
 namespace slipring {
 """

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "formats/codec_families.h"
-#include "formats/iq_grids.h"
+#include "tensor/iq_grids.h"
 #include "tensor/half.h"
 
 namespace slipring {

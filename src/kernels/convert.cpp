@@ -1,4 +1,4 @@
-// f32 <-> f16 and bf16 on buffers. F16C converts eight or sixteen at a time; the rest follows half_bits.h.
+// f32 <-> f16 and bf16 on buffers. F16C converts eight or sixteen at a time; the rest follows tensor/half.h.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/convert.cpp"
 #include <hwy/foreach_target.h>
@@ -6,7 +6,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/elementwise.h"
-#include "kernels/half_bits.h"
+#include "tensor/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace slipring {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
-#include "kernels/half_bits.h"
 #include "kernels/targets.h"
+#include "tensor/half.h"
 
 namespace slipring {
 namespace {

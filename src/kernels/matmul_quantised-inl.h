@@ -68,6 +68,7 @@ class ScaleReader {
       if (block % 8 == 0) {
         const uint8_t* header = Half(block / 8 * L.scale_bytes(), 2);
         d_ = LoadF16(header);
+        if constexpr (L.divisor != 1) d_ = hn::Mul(d_, hn::Set(d, 1.0F / static_cast<float>(L.divisor)));
         if constexpr (L.has_min()) dmin_ = LoadF16(header + 32);
       }
       const size_t base = block / 8 * L.scale_bytes() + (L.has_min() ? 64 : 32);

@@ -1,4 +1,5 @@
-// Kernels of IQ4_NL, IQ4_XS, MXFP4. One source a family of formats, so that they compile in parallel.
+// Kernels of IQ4_NL, IQ4_XS, MXFP4, IQ3_S, IQ3_XXS, IQ2_S. One source a family of formats, so that they compile in
+// parallel.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul_quantised_table.cpp"
 #include <hwy/foreach_target.h>
@@ -17,6 +18,12 @@ QuantisedTile ChooseTable(DType dtype) {
       return QuantisedTileFor<DType::IQ4_XS>;
     case DType::MXFP4:
       return QuantisedTileFor<DType::MXFP4>;
+    case DType::IQ3_S:
+      return QuantisedTileFor<DType::IQ3_S>;
+    case DType::IQ3_XXS:
+      return QuantisedTileFor<DType::IQ3_XXS>;
+    case DType::IQ2_S:
+      return QuantisedTileFor<DType::IQ2_S>;
     default:
       return nullptr;
   }

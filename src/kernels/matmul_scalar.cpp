@@ -1,9 +1,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/half_bits.h"
 #include "kernels/matmul_tile.h"
 #include "kernels/packed_block.h"
+#include "tensor/half.h"
 
 namespace slipring {
 namespace {

@@ -139,7 +139,10 @@ TEST_P(Matmul, OutputsThatShareActivationsEqualThoseComputedAlone) {
 TEST_P(Matmul, BytesHeldAreNearThoseOfTheSource) {
   const Tensor source = random_weights(GetParam(), 64, 2048, 3);
   const PackedMatrix packed = PackedMatrix::pack(source, pool_);
-  EXPECT_LE(static_cast<double>(packed.bytes()), 1.04 * static_cast<double>(source.bytes()));
+  const DType type = GetParam();
+  const bool codebook = type == DType::IQ3_S || type == DType::IQ3_XXS || type == DType::IQ2_S;
+  const double share = codebook ? 1.42 : 1.04;  // see packed_layout.h
+  EXPECT_LE(static_cast<double>(packed.bytes()), share * static_cast<double>(source.bytes()));
 }
 
 TEST_P(Matmul, ANonFiniteActivationShowsInEveryResultOfItsRowOnly) {

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "kernels/half_bits.h"
+#include "tensor/half.h"
 
 namespace slipring {
 namespace {
@@ -32,7 +32,7 @@ void read_scales(const PackedLayout& layout, const uint8_t* tile, int64_t block,
       return;
     }
     case Scales::super: {
-      const float d = f16_at(scales, lane);
+      const float d = f16_at(scales, lane) / static_cast<float>(layout.divisor);
       const uint8_t* sub = scales + 32 + block % 8 * layout.subs() * 16;
       for (int i = 0; i < layout.subs(); ++i) {
         out.scale[i] = d * static_cast<float>(static_cast<int8_t>(sub[16 * i + lane]));

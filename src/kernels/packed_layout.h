@@ -33,7 +33,7 @@ enum class Scales : uint8_t {
   super_nibbles,  ///< per 256: [16] f16 d, [16] f16 dmin, then [8][2][16] bytes s | m << 4, one for each 16 columns
 };
 
-enum class Table : uint8_t { none, iq4_nl, mxfp4, iq3_s, iq3_xxs };
+enum class Table : uint8_t { none, iq4_nl, mxfp4, iq3_s, iq3_xxs, iq2_s };
 
 struct PackedLayout {
   int low_bits;   ///< 8, 4 or 2
@@ -42,6 +42,7 @@ struct PackedLayout {
   Scales scales;
   int offset;  ///< subtracted from q; a power of two or 0
   Table table = Table::none;
+  int divisor = 1;  ///< of d; a power of two
 
   constexpr bool has_min() const {
     return scales == Scales::f16_min || scales == Scales::super_min || scales == Scales::super_nibbles;
@@ -89,6 +90,11 @@ inline constexpr PackedLayout kQ6_K{4, 2, 16, Scales::super, 32};
 inline constexpr PackedLayout kIQ4_NL{4, 0, 32, Scales::f16, 128, Table::iq4_nl};
 inline constexpr PackedLayout kIQ4_XS{4, 0, 32, Scales::super, 128, Table::iq4_nl};
 inline constexpr PackedLayout kMXFP4{4, 0, 32, Scales::e8m0, 128, Table::mxfp4};
+// The formats with codebooks are stored as what their codewords stand for, 3 or 4 bits a column: more bytes than the
+// file has (1.25, 1.41 and 1.39 times), in exchange for kernels that look up nothing but 16 levels.
+inline constexpr PackedLayout kIQ3_S{4, 0, 32, Scales::super, 128, Table::iq3_s};
+inline constexpr PackedLayout kIQ3_XXS{4, 0, 32, Scales::super, 128, Table::iq3_xxs, 4};
+inline constexpr PackedLayout kIQ2_S{2, 1, 16, Scales::super, 128, Table::iq2_s, 8};
 
 /// The layout of a quantised type; nullptr where there is no kernel for it.
 constexpr const PackedLayout* layout_of(DType dtype) {
@@ -119,6 +125,12 @@ constexpr const PackedLayout* layout_of(DType dtype) {
       return &kIQ4_XS;
     case DType::MXFP4:
       return &kMXFP4;
+    case DType::IQ3_S:
+      return &kIQ3_S;
+    case DType::IQ3_XXS:
+      return &kIQ3_XXS;
+    case DType::IQ2_S:
+      return &kIQ2_S;
     default:
       return nullptr;
   }
@@ -136,6 +148,8 @@ constexpr std::array<int8_t, 16> table_values(Table table) {
       return {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
     case Table::iq3_xxs:
       return {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
+    case Table::iq2_s:  // magnitude code | sign << 2
+      return {8, 25, 43, 0, -8, -25, -43};
     case Table::none:
       break;
   }

@@ -6,11 +6,11 @@
 
 #include <slipring/error.h>
 
-#include "kernels/half_bits.h"
 #include "kernels/packed_block.h"
 #include "kernels/packed_layout.h"
 #include "kernels/quantised_activations.h"
 #include "kernels/source_blocks.h"
+#include "tensor/half.h"
 
 namespace slipring {
 namespace {

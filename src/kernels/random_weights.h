@@ -8,8 +8,8 @@
 
 #include <slipring/tensor.h>
 
-#include "kernels/half_bits.h"
 #include "kernels/packed_layout.h"
+#include "tensor/half.h"
 
 namespace slipring::testing {
 
@@ -83,7 +83,7 @@ inline std::vector<float> random_activations(int64_t count, uint32_t seed) {
 /// All types with a kernel.
 inline std::vector<DType> weight_types() {
   std::vector<DType> types = {DType::F32, DType::F16, DType::BF16};
-  for (int type = 0; type <= static_cast<int>(DType::MXFP4); ++type) {
+  for (int type = 0; type <= static_cast<int>(DType::IQ2_S); ++type) {
     if (layout_of(static_cast<DType>(type)) != nullptr) types.push_back(static_cast<DType>(type));
   }
   return types;

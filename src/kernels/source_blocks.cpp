@@ -1,7 +1,10 @@
 #include "kernels/source_blocks.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
+
+#include "tensor/iq_grids.h"
 
 // Layouts: GGUF's block definitions, as of specification version 3. Four columns are handled at a time, one a byte.
 namespace slipring {
@@ -177,6 +180,65 @@ void read_iq4_xs(const uint8_t* block, SourceBlock& out) {
   }
 }
 
+/// Spreads four numbers of 4 bits each over the bytes of a word, and bit i of `signs` to bit `sign_bit` of byte i.
+uint32_t spread(uint32_t codeword, uint32_t signs, int sign_bit) {
+  const uint32_t pairs = (codeword | codeword << 8) & 0x00FF00FFU;
+  const uint32_t numbers = (pairs | pairs << 4) & kNibbles;
+  return numbers | (((signs & 15U) * 0x00204081U) & kBits) << sign_bit;
+}
+
+void read_iq3_xxs(const uint8_t* block, SourceBlock& out) {
+  out.d = half_at(block);
+  for (int group = 0; group < 8; ++group) {
+    const uint32_t tail = word_at(block + 66 + 4 * group);
+    out.scale[group] = static_cast<uint8_t>(2 * (tail >> 28) + 1);  // of d / 4
+    for (int eight = 0; eight < 4; ++eight) {
+      // Seven signs are stored; the eighth makes their number even.
+      const uint32_t seven = (tail >> (7 * eight)) & 127U;
+      const uint32_t signs = seven | (static_cast<uint32_t>(std::popcount(seven)) & 1U) << 7;
+      const uint8_t* q = block + 2 + 8 * group + 2 * eight;
+      uint32_t* words = out.words + 8 * group + 2 * eight;
+      words[0] = spread(kIq3XxsGrid[q[0]], signs, 3);
+      words[1] = spread(kIq3XxsGrid[q[1]], signs >> 4, 3);
+    }
+  }
+}
+
+void read_iq3_s(const uint8_t* block, SourceBlock& out) {
+  out.d = half_at(block);
+  const uint8_t* high = block + 66;
+  const uint8_t* signs = block + 74;
+  const uint8_t* scales = block + 106;
+  for (int group = 0; group < 8; ++group) {
+    const int small = (scales[group / 2] >> (group % 2 * 4)) & 15;
+    out.scale[group] = static_cast<uint8_t>(2 * small + 1);
+    for (int four = 0; four < 8; ++four) {
+      const uint32_t number = block[2 + 8 * group + four] | ((high[group] >> four) & 1U) << 8;
+      const uint32_t sign = static_cast<uint32_t>(signs[4 * group + four / 2]) >> (four % 2 * 4);
+      out.words[8 * group + four] = spread(kIq3SGrid[number], sign, 3);
+    }
+  }
+}
+
+void read_iq2_s(const uint8_t* block, SourceBlock& out) {
+  out.d = half_at(block);
+  const uint8_t* signs = block + 34;
+  const uint8_t* high = block + 66;
+  const uint8_t* scales = block + 74;
+  for (int i = 0; i < 16; ++i) {
+    out.scale[i] = static_cast<uint8_t>(2 * ((scales[i / 2] >> (i % 2 * 4)) & 15) + 1);  // of d / 8
+  }
+  for (int eight = 0; eight < 32; ++eight) {
+    const uint32_t number = block[2 + eight] | ((high[eight / 4] >> (eight % 4 * 2)) & 3U) << 8;
+    const uint32_t code = kIq2SGrid[number];
+    for (int four = 0; four < 2; ++four) {
+      uint32_t nibbles = 0;  // the codebook has 2 bits a number
+      for (int i = 0; i < 4; ++i) nibbles |= ((code >> (8 * four + 2 * i)) & 3U) << (4 * i);
+      out.words[2 * eight + four] = spread(nibbles, static_cast<uint32_t>(signs[eight]) >> (4 * four), 2);
+    }
+  }
+}
+
 }  // namespace
 
 ReadBlock source_reader(DType dtype) noexcept {
@@ -206,6 +268,12 @@ ReadBlock source_reader(DType dtype) noexcept {
       return read_iq4_xs;
     case DType::MXFP4:
       return read_mxfp4;
+    case DType::IQ3_S:
+      return read_iq3_s;
+    case DType::IQ3_XXS:
+      return read_iq3_xxs;
+    case DType::IQ2_S:
+      return read_iq2_s;
     default:
       return nullptr;
   }

@@ -36,7 +36,8 @@ inline float f32_from_f16(uint16_t half) noexcept {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
   }
   const uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
-  return std::bit_cast<float>(sign | (wide << 23U) | (mantissa << 13U));
+  const uint32_t quiet = exponent == 31 && mantissa != 0 ? 0x400000U : 0U;  // a NaN becomes quiet, as hardware has it
+  return std::bit_cast<float>(sign | (wide << 23U) | quiet | (mantissa << 13U));
 }
 
 /// bfloat16, round to nearest even; a NaN stays a quiet NaN with its top bits.

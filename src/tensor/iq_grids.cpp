@@ -1,6 +1,6 @@
 // Codebooks of the IQ block types, written by tools/make_iq_grids.py. Facts of the GGUF format.
 // One entry a codeword; its elements, first in the lowest bits, are numbers of the levels in codec_iq.cpp.
-#include "formats/iq_grids.h"
+#include "tensor/iq_grids.h"
 
 namespace slipring {
 
