@@ -7,6 +7,7 @@ class App;
 
 namespace slipring::cli {
 
+void add_bench(CLI::App& app);
 void add_export(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_logits(CLI::App& app);

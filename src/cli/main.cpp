@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
     slipring::cli::add_tokenize(app);
     slipring::cli::add_perplexity(app);
     slipring::cli::add_logits(app);
+    slipring::cli::add_bench(app);
     slipring::cli::add_export(app);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -32,6 +32,8 @@ class Decoder {
   virtual Value logits(Ops& ops, const Value& hidden) const = 0;
   /// The embedding table itself, without any norm or factor: a drafter's input.
   virtual const Linear& embedding_table() const = 0;
+  /// True where the logits are computed with the embedding table.
+  virtual bool ties_embeddings() const = 0;
 
  protected:
   ModelSpec spec_;

@@ -28,6 +28,7 @@ class Gemma3 final : public Decoder {
   Value forward(Ops& ops) const override;
   Value logits(Ops& ops, const Value& hidden) const override;
   const Linear& embedding_table() const override { return embedding_; }
+  bool ties_embeddings() const override { return head_.matrix.empty(); }
 
  private:
   Layer load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const;

@@ -30,6 +30,7 @@ class MuseGlimmer final : public Decoder {
   Value forward(Ops& ops) const override;
   Value logits(Ops& ops, const Value& hidden) const override;
   const Linear& embedding_table() const override { return embedding_; }
+  bool ties_embeddings() const override { return head_.matrix.empty(); }
 
  private:
   Value layer_forward(Ops& ops, int index, const Value& x) const;

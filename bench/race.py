@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Races slipring against llama.cpp (llama-cpp-python) on the same files, threads and depths, and writes the table and the plot
+of docs/performance.md.
+
+    python bench/race.py --slipring build/release/slipring --threads 2 --rounds 5 \\
+        muse-q8=MODEL.gguf:0,4096 gemma=MODEL.gguf:0,8192 --out docs
+
+Each MODEL is NAME=PATH:DEPTH,DEPTH,... Rounds alternate between the two engines, so that a machine that slows down slows both;
+figures are medians over the rounds and ratios of those medians. Needs: llama-cpp-python, numpy; matplotlib for the plot.
+"""
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PROMPT, DECODE = 512, 64
+
+
+def slipring_round(binary: str, model: str, threads: int, depth: int) -> dict[str, float]:
+    out = subprocess.run(
+        [binary, "bench", "-m", model, "-p", str(PROMPT), "-n", str(DECODE), "-d", str(depth), "-r", "1", "-t", str(threads),
+         "--json"], check=True, capture_output=True, text=True).stdout
+    return json.loads(out)[0]
+
+
+class LlamaCpp:
+    """One loaded model of the peer: f16 cache, batches of 512, its own window cache for sliding layers."""
+
+    def __init__(self, model: str, threads: int, context: int, flash: bool):
+        import llama_cpp
+        self.llama = llama_cpp.Llama(model_path=model, n_ctx=context, n_batch=PROMPT, n_ubatch=PROMPT, n_threads=threads,
+                                     n_threads_batch=threads, verbose=False, flash_attn=flash, logits_all=False)
+        self.vocab = self.llama.n_vocab()
+
+    def round(self, depth: int) -> dict[str, float]:
+        import numpy as np
+        tokens = np.random.default_rng(1).integers(0, self.vocab, depth + max(PROMPT, DECODE + 1)).tolist()
+        result = {}
+        self.llama.reset()
+        if depth:
+            self.llama.eval(tokens[:depth])
+        start = time.perf_counter()
+        self.llama.eval(tokens[depth:depth + PROMPT])
+        result["prefill_tok_s"] = PROMPT / (time.perf_counter() - start)
+        self.llama.reset()
+        self.llama.eval(tokens[:max(depth, 1)])
+        start = time.perf_counter()
+        for token in tokens[depth:depth + DECODE]:
+            self.llama.eval([token])
+        result["decode_tok_s"] = DECODE / (time.perf_counter() - start)
+        return result
+
+
+def race(args: argparse.Namespace) -> list[dict]:
+    rows = []
+    for spec in args.models:
+        name, rest = spec.split("=", 1)
+        path, depths = rest.rsplit(":", 1)
+        depth_list = [int(d) for d in depths.split(",")]
+        peers = {f: LlamaCpp(path, args.threads, max(depth_list) + PROMPT + 8, f) for f in ((False, True) if args.flash else (False,))}
+        for depth in depth_list:
+            ours: dict[str, list[float]] = {"prefill_tok_s": [], "decode_tok_s": []}
+            theirs: dict[bool, dict[str, list[float]]] = {f: {"prefill_tok_s": [], "decode_tok_s": []} for f in peers}
+            share = []
+            for peer in peers.values():
+                peer.round(min(depth, 64))  # warm
+            for index in range(args.rounds):
+                mine = slipring_round(args.slipring, path, args.threads, depth)
+                share.append(mine["bandwidth_share"])
+                for key in ours:
+                    ours[key].append(mine[key])
+                for flash, peer in peers.items():
+                    for key, value in peer.round(depth).items():
+                        theirs[flash][key].append(value)
+                print(f"{name} depth {depth} round {index + 1}/{args.rounds}: slipring {mine['prefill_tok_s']:.0f} / "
+                      f"{mine['decode_tok_s']:.1f}", file=sys.stderr, flush=True)
+            row = {"model": name, "depth": depth, "bandwidth_share": statistics.median(share)}
+            for key in ours:
+                row[key] = statistics.median(ours[key])
+                # The peer with its better setting.
+                row["llama_" + key] = max(statistics.median(theirs[f][key]) for f in peers)
+                row["ratio_" + key] = row[key] / row["llama_" + key]
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
+    return rows
+
+
+def conditions(args: argparse.Namespace) -> str:
+    import llama_cpp
+    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    return (f"{cpu}, {args.threads} threads, {platform.system()} {platform.release().split('-')[0]}, "
+            f"{datetime.date.today().isoformat()}; llama-cpp-python {llama_cpp.__version__}"
+            f"{', the better of flash attention on and off' if args.flash else ''}; keys and values f16; "
+            f"prefill of {PROMPT} tokens, decode of {DECODE}; medians of {args.rounds} alternating rounds")
+
+
+def write(rows: list[dict], args: argparse.Namespace) -> None:
+    out = Path(args.out)
+    (out / "race.json").write_text(json.dumps({"conditions": conditions(args), "rows": rows}, indent=1) + "\n")
+    lines = [conditions(args) + ".", "",
+             "| model | depth | prefill tok/s | llama.cpp | ratio | decode tok/s | llama.cpp | ratio | share of read bandwidth |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for r in rows:
+        lines.append(f"| {r['model']} | {r['depth']} | {r['prefill_tok_s']:.0f} | {r['llama_prefill_tok_s']:.0f} | "
+                     f"{r['ratio_prefill_tok_s']:.2f} | {r['decode_tok_s']:.1f} | {r['llama_decode_tok_s']:.1f} | "
+                     f"{r['ratio_decode_tok_s']:.2f} | {100 * r['bandwidth_share']:.0f} % |")
+    (out / "race.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    try:
+        import matplotlib
+    except ImportError:
+        print("no matplotlib: no plot", file=sys.stderr)
+        return
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4))
+    labels = [f"{r['model']}\n@{r['depth']}" for r in rows]
+    for axis, key, title in zip(axes, ("prefill_tok_s", "decode_tok_s"), ("prefill", "decode")):
+        x = range(len(rows))
+        axis.bar([i - 0.2 for i in x], [r["llama_" + key] for r in rows], 0.4, label="llama.cpp", color="#9aa5b1")
+        axis.bar([i + 0.2 for i in x], [r[key] for r in rows], 0.4, label="slipring", color="#2b7a78")
+        for i, r in enumerate(rows):
+            axis.text(i + 0.2, r[key], f"{r['ratio_' + key]:.2f}x", ha="center", va="bottom", fontsize=8)
+        axis.set_xticks(list(x), labels, fontsize=7)
+        axis.set_title(f"{title}, tokens a second")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(out / "race.svg")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="NAME=PATH:DEPTHS")
+    parser.add_argument("--slipring", default="build/release/slipring")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--flash", action="store_true", help="let llama.cpp run with flash attention on and off, and count the better")
+    parser.add_argument("--out", default="docs", help="folder of race.json, race.md and race.svg")
+    args = parser.parse_args()
+    write(race(args), args)
+
+
+if __name__ == "__main__":
+    main()

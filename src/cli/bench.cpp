@@ -1,0 +1,200 @@
+// slipring bench: prefill and decode speed at several depths of context.
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include <slipring/error.h>
+#include <slipring/sampling.h>
+#include <slipring/session.h>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "engine/worker.h"
+#include "kernels/roofline.h"
+
+namespace slipring::cli {
+namespace {
+
+struct BenchFlags {
+  ModelFlags model;
+  std::string kv = "f16";
+  int64_t chunk = 512;
+  int64_t prompt = 512;
+  int64_t generate = 64;
+  std::vector<int64_t> depths = {0};
+  int repetitions = 5;
+  bool json = false;
+};
+
+struct Spread {
+  double median = 0.0;
+  double least = 0.0;
+  double most = 0.0;
+};
+
+Spread spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  const double median = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return {median, values.front(), values.back()};
+}
+
+struct DepthResult {
+  int64_t depth = 0;
+  Spread prefill;  // tokens a second
+  Spread decode;
+  int64_t kv_bytes = 0;
+};
+
+// Random tokens: speed does not depend on them, and no text is favoured.
+std::vector<TokenId> random_tokens(int64_t count, int64_t vocab, uint64_t seed) {
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<TokenId>(uniform_draw(seed, i) * static_cast<double>(vocab));
+  }
+  return tokens;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
+  const int64_t vocab = session.model().spec().vocab_size;
+  const auto past = random_tokens(depth, vocab, 1);
+  const auto prompt = random_tokens(flags.prompt, vocab, 2);
+  const auto next = random_tokens(flags.generate, vocab, 3);
+  DepthResult result;
+  result.depth = depth;
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  ProgressLine progress(fmt::format("depth {}", depth));
+  // One round more than counted: the first warms caches and buffers up.
+  for (int round = 0; round <= flags.repetitions; ++round) {
+    for (const bool decoding : {false, true}) {
+      session.clear();
+      if (depth > 0) {
+        session.prefill(past, [&](int64_t done, int64_t total) {
+          progress.show(done, total);
+          return !interrupted();
+        });
+      } else if (decoding) {
+        session.prefill({prompt.data(), 1});
+      }
+      const double seconds = seconds_of([&] {
+        if (!decoding) {
+          if (flags.prompt > 0) session.prefill(prompt);
+          return;
+        }
+        for (const TokenId token : next) session.decode(token);
+      });
+      if (round == 0) continue;
+      const int64_t tokens = decoding ? flags.generate : flags.prompt;
+      if (tokens > 0) (decoding ? decode : prefill).push_back(static_cast<double>(tokens) / seconds);
+    }
+  }
+  if (!prefill.empty()) result.prefill = spread(std::move(prefill));
+  if (!decode.empty()) result.decode = spread(std::move(decode));
+  result.kv_bytes = session.kv_bytes_held();
+  return result;
+}
+
+// Bytes that one decoded token must read: every weight but the embedding table's other rows, and the keys and values in
+// sight.
+double bytes_a_token(const Model& model, const DepthResult& result) {
+  const Linear& table = model.decoder().embedding_table();
+  const int64_t lookup = model.decoder().ties_embeddings() ? 0 : table.matrix.bytes();
+  return static_cast<double>(model.weight_bytes() - lookup + result.kv_bytes);
+}
+
+nlohmann::json as_json(const Spread& s) {
+  return {{"median", s.median}, {"min", s.least}, {"max", s.most}};
+}
+
+void bench(const BenchFlags& flags) {
+  catch_interrupts();
+  const auto model = flags.model.load();
+  const int64_t longest = *std::max_element(flags.depths.begin(), flags.depths.end());
+  const int64_t need = longest + std::max(flags.prompt, flags.generate + 1);
+  if (need > model->spec().context_length) {
+    throw Error(ErrorCode::context_full,
+                {.where = "--depth",
+                 .expected = fmt::format("at most {} tokens in all", model->spec().context_length),
+                 .got = fmt::format("{} with prompt and answer", need),
+                 .advice = {}});
+  }
+  Session session(model, {.kv_dtype = dtype_from_name(flags.kv).value(),
+                          .context = 0,
+                          .chunk = flags.chunk,
+                          .threads = flags.model.threads});
+  const double bandwidth = measure_roofline(session.worker()->pool).read_bytes_per_s;
+  nlohmann::json all = nlohmann::json::array();
+  if (!flags.json) {
+    fmt::print("{}, {} threads, keys and values {}, {} repetitions, read bandwidth {:.1f} GB/s\n",
+               model->path().string(), session.worker()->pool.threads(), flags.kv, flags.repetitions, bandwidth / 1e9);
+    fmt::print("{:>8}  {:>30}  {:>30}  {:>9}  {:>10}\n", "depth",
+               fmt::format("prefill {} tok/s (min-max)", flags.prompt),
+               fmt::format("decode {} tok/s (min-max)", flags.generate), "bandwidth", "KV memory");
+  }
+  for (const int64_t depth : flags.depths) {
+    const DepthResult r = measure(session, flags, depth);
+    const double share = r.decode.median * bytes_a_token(*model, r) / bandwidth;
+    if (flags.json) {
+      all.push_back({{"depth", depth},
+                     {"prefill_tok_s", r.prefill.median},
+                     {"decode_tok_s", r.decode.median},
+                     {"prefill_spread", as_json(r.prefill)},
+                     {"decode_spread", as_json(r.decode)},
+                     {"bandwidth_share", share},
+                     {"read_bandwidth", bandwidth},
+                     {"kv_bytes", r.kv_bytes},
+                     {"threads", session.worker()->pool.threads()}});
+      continue;
+    }
+    const auto text = [](const Spread& s) { return fmt::format("{:.1f} ({:.1f}-{:.1f})", s.median, s.least, s.most); };
+    fmt::print("{:>8}  {:>30}  {:>30}  {:>8.0f}%  {:>10}\n", depth, text(r.prefill), text(r.decode), 100 * share,
+               human_bytes(r.kv_bytes));
+  }
+  if (flags.json) fmt::print("{}\n", all.dump());
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* command = app.add_subcommand("bench", "Prefill and decode speed at several depths of context");
+  flags->model.add(*command);
+  command->add_option("-p,--prompt-tokens", flags->prompt, "Tokens of the timed prefill")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  command->add_option("-n,--decode-tokens", flags->generate, "Tokens of the timed decode")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  command->add_option("-d,--depth", flags->depths, "Tokens in the context before; may be given several times")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  command->add_option("-r,--repetitions", flags->repetitions, "Timed rounds; the median is shown")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--chunk", flags->chunk, "Tokens a prefill step computes at once")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command->add_option("--kv", flags->kv, "Element type of keys and values: f32, f16 or bf16")
+      ->type_name("TYPE")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  command->add_flag("--json", flags->json, "A JSON array with one object a depth");
+  command->callback([flags] { bench(*flags); });
+}
+
+}  // namespace slipring::cli
