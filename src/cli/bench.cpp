@@ -15,6 +15,7 @@
 #include "cli/common.h"
 #include "engine/worker.h"
 #include "kernels/roofline.h"
+#include "models/decoder.h"
 
 namespace slipring::cli {
 namespace {
