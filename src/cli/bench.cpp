@@ -85,8 +85,8 @@ DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
           progress.show(done, total);
           return !interrupted();
         });
-      } else if (decoding) {
-        session.prefill({prompt.data(), 1});
+      } else if (decoding && !next.empty()) {
+        session.prefill({next.data(), 1});
       }
       const double seconds = seconds_of([&] {
         if (!decoding) {

@@ -1,13 +1,31 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <slipring/full_kv_cache.h>
 #include <slipring/ring_kv_cache.h>
 
+#include "tensor/shared_pages.h"
+
 namespace slipring {
+namespace {
+
+constexpr int64_t kWorthHugePages = int64_t{8} << 20;
+
+}  // namespace
 
 Sequence make_sequence(const std::vector<LayerSpec>& layers, DType kv_dtype) {
+  // Huge pages are for rings that are worth a few of them; small ones would only be rounded up.
+  std::optional<SharedPages> pages;
+  int64_t ring_bytes = 0;
+  for (const LayerSpec& layer : layers) {
+    if (layer.kind == LayerKind::sliding) {
+      ring_bytes += 2 * layer.window * bytes_of(kv_dtype, int64_t{layer.n_kv_heads} * layer.head_dim);
+    }
+  }
+  if (ring_bytes >= kWorthHugePages) pages.emplace();
+
   Sequence sequence;
   sequence.caches.reserve(layers.size());
   for (const LayerSpec& layer : layers) {

@@ -31,6 +31,10 @@ void store(const float* sums, int64_t rows, const MatmulOutput& output, int64_t 
   }
 }
 
+void add_sums(const float* more, int64_t rows, float* sums) {
+  for (int64_t i = 0; i < rows * kTileRows; ++i) sums[i] += more[i];
+}
+
 /// An output with what its tiles need.
 struct Job {
   const MatmulOutput* output;
@@ -52,6 +56,7 @@ void matmul(Activations& x, std::span<const MatmulOutput> outputs, ThreadPool& p
   const int64_t rows = x.rows();
   if (rows == 0) return;
   const QuantisedActivations* quantised = nullptr;
+  const QuantisedActivations* residual = nullptr;
   const float* interleaved = nullptr;
   std::vector<Job> jobs;
   int64_t tiles = 0;
@@ -59,6 +64,7 @@ void matmul(Activations& x, std::span<const MatmulOutput> outputs, ThreadPool& p
     Job job{&output, nullptr, nullptr, 0};
     if (output.weight->integer_activations()) {
       quantised = &x.quantised(pool);
+      if (output.fine_activations) residual = &x.residual(pool);
       job.quantised_kernel = quantised_tile(output.weight->dtype());
     } else {
       interleaved = x.interleaved(pool);
@@ -88,6 +94,11 @@ void matmul(Activations& x, std::span<const MatmulOutput> outputs, ThreadPool& p
       if (job->quantised_kernel != nullptr) {
         const ActivationBlocks blocks(*quantised, first / kRowTile);
         job->quantised_kernel(packed, weight.cols(), blocks, height, sums);
+        if (job->output->fine_activations) {
+          alignas(64) float rest[kRowTile * kTileRows];
+          job->quantised_kernel(packed, weight.cols(), ActivationBlocks(*residual, first / kRowTile), height, rest);
+          add_sums(rest, height, sums);
+        }
       } else {
         job->float_kernel(packed, weight.cols(), interleaved + first * x.cols(), height, height, sums);
       }
@@ -101,7 +112,14 @@ void matmul_scalar(Activations& x, std::span<const MatmulOutput> outputs) {
   for (int64_t row = 0; x.cols() % kBlock == 0 && row < x.rows(); ++row) {
     quantise_row_scalar(x.values() + row * x.cols(), row, quantised);
   }
+  QuantisedActivations residual(x.rows(), x.cols() / kBlock * kBlock);
+  std::vector<float> left(static_cast<size_t>(x.cols()));
+  for (int64_t row = 0; x.cols() % kBlock == 0 && row < x.rows(); ++row) {
+    residual_row(x.values() + row * x.cols(), row, quantised, left.data());
+    quantise_row_scalar(left.data(), row, residual);
+  }
   std::array<float, kRowTile * kTileRows> sums;  // NOLINT: written before read
+  std::array<float, kRowTile * kTileRows> rest;  // NOLINT: written before read
   for (const MatmulOutput& output : outputs) {
     const PackedMatrix& weight = *output.weight;
     for (int64_t tile = 0; tile < (weight.rows() + kTileRows - 1) / kTileRows; ++tile) {
@@ -110,6 +128,11 @@ void matmul_scalar(Activations& x, std::span<const MatmulOutput> outputs) {
           const int64_t height = std::min(kRowTile, x.rows() - first);
           const ActivationBlocks blocks(quantised, first / kRowTile);
           quantised_tile_scalar(weight.dtype(), weight.tile(tile), weight.cols(), blocks, height, sums.data());
+          if (output.fine_activations) {
+            quantised_tile_scalar(weight.dtype(), weight.tile(tile), weight.cols(),
+                                  ActivationBlocks(residual, first / kRowTile), height, rest.data());
+            add_sums(rest.data(), height, sums.data());
+          }
           store(sums.data(), height, output, tile, first);
         }
         continue;

@@ -5,7 +5,6 @@
 #define HWY_TARGET_INCLUDE "kernels/matmul_float.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first: it includes this file once a target.
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/packed_layout.h"
@@ -21,7 +20,7 @@ constexpr size_t kLanes = HWY_TARGET == HWY_AVX2 ? 8 : 16;
 constexpr size_t kHalves = 16 / kLanes;  ///< vectors for the 16 rows of a tile
 /// Rows of activations at a time: two partial sums each must stay in registers (16 of them, or 32).
 constexpr size_t kMaxRows = HWY_TARGET == HWY_AVX2 ? 4 : 8;
-constexpr size_t kPrefetchBytes = 4096;  ///< how far ahead of its reads a kernel asks for the weights
+constexpr size_t kPrefetchBytes = 8192;  ///< how far ahead of its reads a kernel asks for the weights
 using D = hn::FixedTag<float, kLanes>;
 using V = hn::Vec<D>;
 
@@ -64,8 +63,8 @@ void Rows(const uint8_t* tile, size_t cols, const float* x, size_t stride, float
     }
     size_t k = 0;
     for (; k + 2 <= cols; k += 2) {
-      hwy::Prefetch(w + k * kColumnBytes + kPrefetchBytes);
-      if (kColumnBytes == 64) hwy::Prefetch(w + k * kColumnBytes + kPrefetchBytes + 64);
+      __builtin_prefetch(w + k * kColumnBytes + kPrefetchBytes, 0, 2);
+      if (kColumnBytes == 64) __builtin_prefetch(w + k * kColumnBytes + kPrefetchBytes + 64, 0, 2);
       V w0[kTogether];
       V w1[kTogether];
       for (size_t v = 0; v < kTogether; ++v) {

@@ -8,7 +8,6 @@
 #endif
 
 #include <cstring>
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/matmul_tile.h"
@@ -29,8 +28,10 @@ constexpr bool kVnni = HWY_TARGET == HWY_AVX3_DL;
 constexpr size_t kLanes = HWY_TARGET == HWY_AVX2 ? 8 : 16;
 constexpr size_t kHalves = 16 / kLanes;  ///< vectors for the 16 rows of a tile
 constexpr size_t kMaxRows = HWY_TARGET == HWY_AVX2 ? 4 : 16;
-constexpr size_t kSideBySide = 4;        ///< rows whose chains of dots take turns; measured
-constexpr size_t kPrefetchBytes = 4096;  ///< how far ahead of its reads a kernel asks for the weights
+constexpr size_t kSideBySide = 4;  ///< rows whose chains of dots take turns; measured
+/// How far ahead of its reads a kernel asks for the weights. So far that it is the second-level cache that they wait
+/// in: the first level cannot track enough outstanding lines to keep up with memory. Measured.
+constexpr size_t kPrefetchBytes = 8192;
 using DF = hn::FixedTag<float, kLanes>;
 using DI = hn::FixedTag<int32_t, kLanes>;
 using DU = hn::FixedTag<uint32_t, kLanes>;
@@ -349,7 +350,7 @@ void QuantisedRows(const uint8_t* tile, size_t cols, const ActivationBlocks& x, 
     }
     for (size_t block = 0; block < blocks; ++block) {
       const uint8_t* at = planes + block * L.plane_bytes();
-      for (int line = 0; line < L.plane_bytes(); line += 64) hwy::Prefetch(at + kPrefetchBytes + line);
+      for (int line = 0; line < L.plane_bytes(); line += 64) __builtin_prefetch(at + kPrefetchBytes + line, 0, 2);
       for (size_t v = 0; v < kTogether; ++v) {
         VU w[8];
         Unpack<L>(at + (part + v) * kLanes * 4, w);

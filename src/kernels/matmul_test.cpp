@@ -74,6 +74,49 @@ TEST_P(Matmul, EveryTargetGivesTheBitsOfTheDefinition) {
   }
 }
 
+// The second pass over what the first rounding left out: the definition's bits, alone or in a batch, and errors far
+// below those of one pass.
+TEST_P(Matmul, FineActivationsAreTheDefinitionAndFarMoreExact) {
+  if (info(GetParam()).block_elements == 1) GTEST_SKIP() << "float weights take float activations";
+  constexpr int64_t kCols = 512;
+  constexpr int64_t kRows = 33;
+  constexpr int64_t kBatch = 19;
+  const Problem problem(GetParam(), kRows, kCols, kBatch, pool_);
+  const auto multiply = [&](int64_t first, int64_t count, bool fine, bool scalar) {
+    std::vector<float> y(static_cast<size_t>(count * kRows));
+    Activations activations(problem.x.data() + first * kCols, count, kCols);
+    const MatmulOutput output{.weight = &problem.weight, .y = y.data(), .bias = nullptr, .fine_activations = fine};
+    if (scalar) {
+      matmul_scalar(activations, {&output, 1});
+    } else {
+      matmul(activations, {&output, 1}, pool_);
+    }
+    return y;
+  };
+  const auto fine = multiply(0, kBatch, true, false);
+  const auto coarse = multiply(0, kBatch, false, false);
+  ASSERT_EQ(fine, multiply(0, kBatch, true, true));
+  for (int64_t row = 0; row < kBatch; ++row) {
+    ASSERT_EQ(multiply(row, 1, true, false),
+              std::vector<float>(fine.begin() + row * kRows, fine.begin() + (row + 1) * kRows));
+  }
+  double fine_error = 0;
+  double coarse_error = 0;
+  std::vector<float> w(static_cast<size_t>(kCols));
+  for (int64_t r = 0; r < kRows; ++r) {
+    problem.weight.dequantise_row(r, w.data());
+    for (int64_t m = 0; m < kBatch; ++m) {
+      double exact = 0;
+      for (int64_t k = 0; k < kCols; ++k)
+        exact += static_cast<double>(problem.x[static_cast<size_t>(m * kCols + k)]) * w[static_cast<size_t>(k)];
+      const auto i = static_cast<size_t>(m * kRows + r);
+      fine_error += std::abs(fine[i] - exact);
+      coarse_error += std::abs(coarse[i] - exact);
+    }
+  }
+  EXPECT_LT(fine_error * 50, coarse_error);
+}
+
 TEST_P(Matmul, ARowAloneGivesItsBitsInABatchOnAnyNumberOfThreads) {
   constexpr int64_t kCols = 512;
   const Problem batch(GetParam(), 80, kCols, 37, pool_);

@@ -233,6 +233,20 @@ const QuantisedActivations& Activations::quantised(ThreadPool& pool) {
   return *quantised_;
 }
 
+const QuantisedActivations& Activations::residual(ThreadPool& pool) {
+  if (residual_ == nullptr) {
+    const QuantisedActivations& first = quantised(pool);
+    auto made = std::make_unique<QuantisedActivations>(rows_, cols_);
+    pool.parallel_for(rows_, [&](int64_t row, int) {
+      std::vector<float> left(static_cast<size_t>(cols_));
+      residual_row(values_ + row * cols_, row, first, left.data());
+      quantise_row(left.data(), row, *made);
+    });
+    residual_ = std::move(made);
+  }
+  return *residual_;
+}
+
 const float* Activations::interleaved(ThreadPool& pool) {
   if (rows_ == 1) return values_;
   if (interleaved_.empty()) {

@@ -61,6 +61,8 @@ class Activations {
   int64_t cols() const noexcept { return cols_; }
   /// Quantises on the first call (each row alone, in parallel over rows).
   const QuantisedActivations& quantised(ThreadPool& pool);
+  /// What quantised() left out of each value, quantised in the same way; both together hold about 15 bits.
+  const QuantisedActivations& residual(ThreadPool& pool);
   /// The values in tiles of 16 rows, each tile [cols][rows of the tile], for float weights: a kernel then reads one
   /// column of all its rows from consecutive memory. Made on the first call; a single row is its own tile.
   const float* interleaved(ThreadPool& pool);
@@ -70,6 +72,7 @@ class Activations {
   int64_t rows_;
   int64_t cols_;
   std::unique_ptr<QuantisedActivations> quantised_;
+  std::unique_ptr<QuantisedActivations> residual_;
   Tensor interleaved_;
 };
 
@@ -78,6 +81,9 @@ struct MatmulOutput {
   const PackedMatrix* weight;   ///< [n, cols]
   float* y;                     ///< [x.rows(), n], row stride n
   const float* bias = nullptr;  ///< [n], added after the product, or null
+  /// Quantised weights only: a second pass over each tile, while it is in cache, with what the first int8 rounding of x
+  /// left out. Worth it where errors go straight to the result and few rows are computed: the logits.
+  bool fine_activations = false;
 };
 
 /// y = x * W^T (+ bias) for each output; accumulates in float32 (integer dots inside a block of 32 are exact).

@@ -121,5 +121,16 @@ void quantise_row_scalar(const float* x, int64_t row, QuantisedActivations& out)
   HWY_STATIC_DISPATCH(QuantiseRow)(x, row, out);
 }
 
+void residual_row(const float* x, int64_t row, const QuantisedActivations& quantised, float* out) {
+  const int64_t tile = row / QuantisedActivations::kTile;
+  const int64_t height = quantised.height(tile);
+  int64_t at = quantised.tile_start(tile) + row % QuantisedActivations::kTile;
+  for (int64_t block = 0; block < quantised.blocks; ++block, at += height) {
+    const float scale = quantised.scale[static_cast<size_t>(at)];
+    const int8_t* q = quantised.q.data<int8_t>() + at * 32;
+    for (int i = 0; i < 32; ++i) out[block * 32 + i] = std::fma(-scale, static_cast<float>(q[i]), x[block * 32 + i]);
+  }
+}
+
 }  // namespace slipring
 #endif  // HWY_ONCE

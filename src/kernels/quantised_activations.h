@@ -39,6 +39,9 @@ void quantise_row(const float* x, int64_t row, QuantisedActivations& out);
 /// Its definition: plain loops, the same bits.
 void quantise_row_scalar(const float* x, int64_t row, QuantisedActivations& out);
 
+/// out [cols] = x - what row `row` of `quantised` stands for; exact but for one rounding each.
+void residual_row(const float* x, int64_t row, const QuantisedActivations& quantised, float* out);
+
 /// A kernel's view of one tile of activations from its first row on: (block b, row m) is element b * stride + m.
 struct ActivationBlocks {
   const int8_t* q;

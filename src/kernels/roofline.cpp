@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <vector>
@@ -119,6 +120,7 @@ Roofline measure_roofline(ThreadPool& pool) {
   constexpr int64_t kBytes = int64_t{256} << 20;
   constexpr size_t kRounds = 200000;
   Tensor buffer(DType::U8, {kBytes + 65536});
+  std::memset(buffer.raw(), 1, static_cast<size_t>(buffer.bytes()));  // else one shared page of zeros backs it all
   const int64_t part = kBytes / pool.threads() / 4096 * 4096;
   std::atomic<uint32_t> sink{0};
   Roofline roof{};

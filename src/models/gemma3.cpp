@@ -86,6 +86,7 @@ Gemma3::Gemma3(const ModelFiles& files, ThreadPool& pool) {
   final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, config.hidden_size, config.norm_eps, -1,
                           files.is_gguf() ? 0.0F : 1.0F);
   head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
+  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();
 }

@@ -68,6 +68,7 @@ Llama::Llama(const ModelFiles& files, ThreadPool& pool) {
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
   final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, config.hidden_size, config.norm_eps);
   head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
+  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();
 }

@@ -130,6 +130,7 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
   }
   final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, hidden, config.norm_eps);
   head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, hidden);
+  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();
 }

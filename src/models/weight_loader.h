@@ -4,6 +4,7 @@
 #include "formats/model_files.h"
 #include "kernels/thread_pool.h"
 #include "ops/weights.h"
+#include "tensor/shared_pages.h"
 
 namespace slipring {
 
@@ -49,6 +50,7 @@ class WeightLoader {
   Linear pack(const std::string& name, const Tensor& tensor);
   void note(const std::string& name, const Tensor& tensor) noexcept;
 
+  SharedPages pages_;  // all weights of the model in huge pages
   const ModelFiles& files_;
   ThreadPool& pool_;
   std::string prefix_;  // of Hugging Face names

@@ -250,7 +250,8 @@ std::vector<Value> NativeOps::linear(const Value& x, std::span<const Linear* con
     results.push_back(make(rows, map->out_features()));
     outputs.push_back({.weight = &map->matrix,
                        .y = slot(results.back()).out(),
-                       .bias = map->bias.empty() ? nullptr : map->bias.data<float>()});
+                       .bias = map->bias.empty() ? nullptr : map->bias.data<float>(),
+                       .fine_activations = map->fine_activations});
   }
   Slot& source = slot(x);
   if (rows == 0) return results;

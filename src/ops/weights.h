@@ -17,6 +17,9 @@ struct Linear {
   std::string name;     ///< as in the model file
   PackedMatrix matrix;  ///< [out_features, in_features]
   Tensor bias;          ///< [out_features] F32, or empty
+  /// Quantised maps only: activations at about 15 bits in place of 8. The output head has it, as its errors are the
+  /// logits' own.
+  bool fine_activations = false;
 
   int64_t out_features() const noexcept { return matrix.rows(); }
   int64_t in_features() const noexcept { return matrix.cols(); }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <new>
@@ -5,11 +6,28 @@
 #include <slipring/error.h>
 #include <slipring/tensor.h>
 
+#include "tensor/shared_pages.h"
+
 namespace slipring {
 namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 62;
 constexpr std::align_val_t kAlignment{64};
+
+std::shared_ptr<const void> allocate_zeroed(size_t size, const Shape& shape, DType dtype) {
+  std::shared_ptr<const void> storage = SharedPages::allocate(size);
+  if (storage) return storage;
+  if (void* memory = ::operator new(std::max<size_t>(size, 1), kAlignment, std::nothrow)) {
+    std::memset(memory, 0, size);
+    storage = std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, kAlignment); });
+  }
+  if (storage) return storage;
+  throw Error(ErrorCode::out_of_memory,
+              {.where = "tensor " + shape.to_string() + " of " + std::string(to_string(dtype)),
+               .expected = {},
+               .got = fmt::format("no memory for {} bytes", size),
+               .advice = "use a smaller context, model or batch"});
+}
 
 }  // namespace
 
@@ -66,18 +84,8 @@ Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(shape) {
                  .got = "shape " + shape.to_string(),
                  .advice = {}});
   }
-  const auto size = static_cast<size_t>(bytes());
-  void* memory = ::operator new(size == 0 ? 1 : size, kAlignment, std::nothrow);
-  if (memory == nullptr) {
-    throw Error(ErrorCode::out_of_memory,
-                {.where = "tensor " + shape.to_string() + " of " + std::string(to_string(dtype)),
-                 .expected = {},
-                 .got = fmt::format("no memory for {} bytes", size),
-                 .advice = "use a smaller context, model or batch"});
-  }
-  std::memset(memory, 0, size);
-  storage_ = std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, kAlignment); });
-  data_ = memory;
+  storage_ = allocate_zeroed(static_cast<size_t>(bytes()), shape, dtype);
+  data_ = const_cast<void*>(storage_.get());  // NOLINT: this tensor owns it
 }
 
 Tensor Tensor::view(DType dtype, Shape shape, const void* data, std::shared_ptr<const void> keep_alive) {

@@ -3,6 +3,8 @@
 #include <slipring/error.h>
 #include <slipring/tensor.h>
 
+#include "tensor/shared_pages.h"
+
 namespace slipring {
 namespace {
 
@@ -28,6 +30,26 @@ TEST(Tensor, CopiesShareStorageAndClonesDoNot) {
   b.data<float>()[3] = 9;
   EXPECT_EQ(a.data<float>()[3], 9);
   EXPECT_EQ(c.data<float>()[3], 4);
+}
+
+TEST(SharedPages, TensorsAreZeroedApartAndOutliveTheScope) {
+  std::vector<Tensor> tensors;
+  {
+    const SharedPages scope;
+    const SharedPages inner;
+    for (const int64_t size : {20000, 100, 5000000, 90000000, 20000}) tensors.emplace_back(DType::U8, Shape{size});
+  }
+  tensors.emplace_back(DType::U8, Shape{20000});
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    auto* bytes = tensors[i].data<uint8_t>();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes) % 64, 0U);
+    for (int64_t at = 0; at < tensors[i].bytes(); at += 4096) ASSERT_EQ(bytes[at], 0);
+    std::fill(bytes, bytes + tensors[i].bytes(), static_cast<uint8_t>(i + 1));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(tensors[i].data<uint8_t>()[0], i + 1);
+    EXPECT_EQ(tensors[i].data<uint8_t>()[tensors[i].bytes() - 1], i + 1);
+  }
 }
 
 TEST(Tensor, QuantisedRowsMustBeWholeBlocks) {
