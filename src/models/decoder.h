@@ -33,7 +33,7 @@ class Decoder {
   /// The embedding table itself, without any norm or factor: a drafter's input.
   virtual const Linear& embedding_table() const = 0;
   /// True where the logits are computed with the embedding table.
-  virtual bool ties_embeddings() const = 0;
+  virtual bool ties_embeddings() const { return false; }
 
  protected:
   ModelSpec spec_;
