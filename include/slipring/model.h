@@ -28,7 +28,8 @@ class Model {
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelOptions& options = {});
   /// Opens a bundle that `slipring export` wrote: its programs run on the kernels that the model's own code runs on.
   /// @throws as load(); Error{bad_file} for a program that is not sound
-  static std::shared_ptr<const Model> load_bundle(const std::filesystem::path& folder, const ModelOptions& options = {});
+  static std::shared_ptr<const Model> load_bundle(const std::filesystem::path& folder,
+                                                  const ModelOptions& options = {});
   ~Model();
 
   const ModelSpec& spec() const noexcept;

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "formats/codec_families.h"
-#include "tensor/iq_grids.h"
 #include "tensor/half.h"
+#include "tensor/iq_grids.h"
 
 namespace slipring {
 namespace {
