@@ -1,33 +1,33 @@
 #include "models/config.h"
 
-#include <cmath>
 #include <fmt/format.h>
-#include <numbers>
 
 #include <slipring/error.h>
 
 namespace slipring {
-namespace {
 
-[[noreturn]] void bad_key(const ModelFiles& files, std::string_view key, std::string expected, std::string got) {
+void bad_key(const ModelFiles& files, std::string_view key, std::string expected, std::string got) {
   throw Error(ErrorCode::bad_file, {.where = files.path().string() + ": " + std::string(key),
                                     .expected = std::move(expected),
                                     .got = std::move(got),
                                     .advice = {}});
 }
 
-}  // namespace
-
-CommonConfig read_common_config(const ModelFiles& files) {
+CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& defaults) {
   CommonConfig config;
+  const auto integer = [&](Names key, int64_t fallback, int64_t most) {
+    if (!files.is_gguf() && fallback > 0 && !files.integer(key)) return fallback;
+    return files.require_integer(key, 1, most);
+  };
   config.n_layers = files.require_integer({"num_hidden_layers", "block_count"}, 1, kMaxLayers);
   config.hidden_size = files.require_integer({"hidden_size", "embedding_length"}, 1, kMaxFeatures);
   config.intermediate_size = files.require_integer({"intermediate_size", "feed_forward_length"}, 1, kMaxFeatures);
-  config.n_heads = static_cast<int>(files.require_integer({"num_attention_heads", "attention.head_count"}, 1, 65536));
-  config.context_length = files.require_integer({"max_position_embeddings", "context_length"}, 1, kMaxContext);
+  config.n_heads = static_cast<int>(integer({"num_attention_heads", "attention.head_count"}, defaults.n_heads, 65536));
+  config.context_length = integer({"max_position_embeddings", "context_length"}, defaults.context_length, kMaxContext);
   const Names kv_heads{"num_key_value_heads", "attention.head_count_kv"};
+  const int kv_default = files.is_gguf() || defaults.n_kv_heads == 0 ? config.n_heads : defaults.n_kv_heads;
   config.n_kv_heads =
-      files.integer(kv_heads) ? static_cast<int>(files.require_integer(kv_heads, 1, config.n_heads)) : config.n_heads;
+      files.integer(kv_heads) ? static_cast<int>(files.require_integer(kv_heads, 1, config.n_heads)) : kv_default;
   if (config.n_heads % config.n_kv_heads != 0) {
     bad_key(files, files.is_gguf() ? kv_heads.gguf : kv_heads.hf, fmt::format("a divisor of {} heads", config.n_heads),
             std::to_string(config.n_kv_heads));
@@ -35,13 +35,15 @@ CommonConfig read_common_config(const ModelFiles& files) {
   const Names head_dim{"head_dim", "attention.key_length"};
   if (files.integer(head_dim)) {
     config.head_dim = static_cast<int>(files.require_integer(head_dim, 1, 8192));
+  } else if (!files.is_gguf() && defaults.head_dim > 0) {
+    config.head_dim = defaults.head_dim;
   } else if (config.hidden_size % config.n_heads == 0) {
     config.head_dim = static_cast<int>(config.hidden_size / config.n_heads);
   } else {
     bad_key(files, files.is_gguf() ? head_dim.gguf : head_dim.hf, "a value, as hidden size is no multiple of the heads",
             "nothing");
   }
-  config.norm_eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(1e-5);
+  config.norm_eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(defaults.norm_eps);
 
   const Tensor table = WeightLoader::embedding_table(files);
   if (table.empty()) {
@@ -63,6 +65,11 @@ void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, con
   spec.hidden_size = config.hidden_size;
   spec.context_length = config.context_length;
   spec.n_heads = config.n_heads;
+  if (window > config.context_length) {
+    spec.notices.push_back(fmt::format("{}: the window of {} reaches beyond the context; using the context, {}",
+                                       files.path().string(), window, config.context_length));
+    window = config.context_length;
+  }
   for (const LayerKind kind : kinds) {
     spec.layers.push_back({.kind = kind,
                            .window = kind == LayerKind::sliding ? window : 0,
@@ -70,64 +77,6 @@ void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, con
                            .head_dim = config.head_dim,
                            .rope_theta = 0.0});
   }
-}
-
-namespace {
-
-// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, the band between blended.
-// Reference: transformers, modeling_rope_utils.py, _compute_llama3_parameters.
-void stretch_llama3(Rope& rope, double factor, double low, double high, double original_context) {
-  for (float& inverse : rope.inverse_frequencies) {
-    const double wavelength = 2 * std::numbers::pi / inverse;
-    const double stretched = inverse / factor;
-    if (wavelength > original_context / low) {
-      inverse = static_cast<float>(stretched);
-    } else if (wavelength >= original_context / high) {
-      const double smooth = (original_context / wavelength - low) / (high - low);
-      inverse = static_cast<float>((1 - smooth) * stretched + smooth * inverse);
-    }
-  }
-}
-
-}  // namespace
-
-Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section, RopeLayout layout) {
-  const ModelFiles& files = load.files();
-  const std::string base(section);
-  const auto real = [&](const char* hf, std::string_view gguf, double otherwise) {
-    const std::string key = base + "/" + hf;
-    const std::string old_key = std::string("rope_scaling/") + hf;
-    auto value = files.real({key, gguf});
-    if (!value && !files.is_gguf()) value = files.real({old_key, {}});
-    return value.value_or(otherwise);
-  };
-  std::optional<std::string> type;
-  for (const char* key : {"/rope_type", "/type"}) {
-    if (!type) type = files.text({base + key, "rope.scaling.type"});
-    if (!type && !files.is_gguf()) type = files.text({std::string("rope_scaling") + key, {}});
-  }
-  const std::string kind = type.value_or("default");
-  double factor = 1.0;
-  if (kind == "linear") {
-    factor = real("factor", "rope.scaling.factor", 1.0);
-  } else if (kind != "default" && kind != "none" && kind != "llama3") {
-    throw Error(ErrorCode::unsupported, {.where = files.path().string() + ": rope type",
-                                         .expected = "default, linear or llama3",
-                                         .got = "\"" + kind + "\"",
-                                         .advice = {}});
-  }
-  if (!(factor > 0)) bad_key(files, "rope scaling factor", "more than 0", std::to_string(factor));
-  Rope rope = plain_rope(theta, rotary_dim, factor, layout);
-  if (kind == "llama3" && !files.is_gguf()) {
-    stretch_llama3(rope, real("factor", {}, 8.0), real("low_freq_factor", {}, 1.0), real("high_freq_factor", {}, 4.0),
-                   real("original_max_position_embeddings", {}, 8192.0));
-  }
-  const Tensor divisors = load.find({{}, "rope_freqs.weight"});
-  if (!divisors.empty() && divisors.dtype() == DType::F32 && divisors.elements() == rotary_dim / 2) {
-    for (int i = 0; i < rotary_dim / 2; ++i)
-      rope.inverse_frequencies[static_cast<size_t>(i)] /= divisors.data<float>()[i];
-  }
-  return rope;
 }
 
 std::vector<LayerKind> read_layer_kinds(const ModelFiles& files, int64_t n_layers, LayerPattern fallback,

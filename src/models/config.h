@@ -13,6 +13,9 @@ inline constexpr int64_t kMaxFeatures = int64_t{1} << 20;
 inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 inline constexpr int64_t kMaxContext = int64_t{1} << 30;
 
+/// @throws Error{bad_file} that names the files and the key
+[[noreturn]] void bad_key(const ModelFiles& files, std::string_view key, std::string expected, std::string got);
+
 /// What all transformer configs have.
 struct CommonConfig {
   int64_t n_layers = 0;
@@ -26,22 +29,44 @@ struct CommonConfig {
   double norm_eps = 0.0;
 };
 
-/// Reads and checks them. head_dim defaults to hidden_size / n_heads, n_kv_heads to n_heads; the vocabulary's size is
-/// the embedding table's where the config does not say.
-/// @throws Error{bad_file} naming the key
-CommonConfig read_common_config(const ModelFiles& files);
+/// What a family's config.json may leave out, since the reference has a default for it. 0: nothing may be left out.
+struct CommonDefaults {
+  int64_t context_length = 0;
+  int n_heads = 0;
+  int n_kv_heads = 0;  ///< 0: as many as heads
+  int head_dim = 0;    ///< 0: hidden_size / n_heads
+  double norm_eps = 1e-5;
+};
 
-/// Fills what every family's spec has, one LayerSpec for each kind.
+/// Reads and checks them. The vocabulary's size is the embedding table's. GGUF files have no defaults but head_dim's
+/// and n_kv_heads' computed ones.
+/// @throws Error{bad_file} naming the key
+CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& defaults = {});
+
+/// Fills what every family's spec has, one LayerSpec for each kind. A window that reaches beyond the model's context
+/// hides nothing; it is cut to the context, with a notice, so that rings are never longer than what they can hold.
 void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, const CommonConfig& config,
                const std::vector<LayerKind>& kinds, int64_t window);
 
-/// Position embedding from the files: plain, linear scaling or Llama 3's by frequency bands; GGUF's "rope_freqs.weight"
-/// where present.
-/// @param theta    base of the frequencies
-/// @param section  Hugging Face: the object that holds rope_type and its parameters ("rope_parameters", or
-/// "rope_parameters/full_attention")
-/// @throws Error{unsupported} naming another rope_type
-Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section, RopeLayout layout);
+/// The base of the frequencies: `section`/rope_theta, or rope_theta, or GGUF's rope.freq_base; `fallback` where the
+/// files have none.
+double read_theta(const ModelFiles& files, std::string_view section, double fallback);
+
+/// Position embedding from the files: plain, linear scaling, Llama 3's by frequency bands, YaRN or LongRoPE with its
+/// short factors; GGUF's "rope_freqs.weight" where present.
+/// @param theta          base of the frequencies
+/// @param section        Hugging Face: the object that holds rope_type and its parameters ("rope_parameters", or
+///                       "rope_parameters/full_attention")
+/// @param yarn_truncates YaRN: whether the bounds of its ramp are whole dimensions, where the files do not say
+/// @throws Error{unsupported} naming another rope_type; Error{bad_file} for factors that are no factors
+Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section, RopeLayout layout,
+               bool yarn_truncates = true);
+
+/// The rope_type of a section, "default" where there is none; "longrope" for GGUF files that hold its factors.
+std::string rope_type(const ModelFiles& files, std::string_view section);
+
+/// LongRoPE: positions up to which the short factors hold.
+int64_t longrope_original_context(const ModelFiles& files, std::string_view section);
 
 /// How a family lays out its sliding and full layers where the file has no explicit list.
 struct LayerPattern {

@@ -13,8 +13,12 @@ struct Family {
   std::shared_ptr<const Decoder> (*load)(const ModelFiles& files, ThreadPool& pool);
 };
 
+extern const Family kCohere2;
+extern const Family kGemma2;
 extern const Family kGemma3;
 extern const Family kLlama;
 extern const Family kMuseGlimmer;
+extern const Family kOlmo3;
+extern const Family kPhi3;
 
 }  // namespace slipring

@@ -46,6 +46,10 @@ constexpr double kGlobalTheta = 1e6;
 constexpr double kLocalTheta = 1e4;
 constexpr int64_t kLayersOf27B = 62;  // the one size whose scale is not head_dim^-0.5; GGUF files do not store it
 
+// Published multi-modal configs leave these out (4B: all; 12B: the head's size and the norm's).
+constexpr CommonDefaults kDefaults{
+    .context_length = 131072, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .norm_eps = 1e-6};
+
 double attention_scale(const ModelFiles& files, const CommonConfig& config) {
   if (const auto scalar = files.real({"query_pre_attn_scalar", ""})) return 1.0 / std::sqrt(*scalar);
   if (files.is_gguf() && config.n_layers == kLayersOf27B) {
@@ -66,7 +70,7 @@ double theta_of(const ModelFiles& files, LayerKind kind) {
 
 ModelSpec read_spec(const ModelFiles& files) {
   ModelSpec spec;
-  const CommonConfig config = read_common_config(files);
+  const CommonConfig config = read_common_config(files, kDefaults);
   const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec);
   fill_spec(spec, "gemma3", files, config, kinds, read_window(files, 0, spec));
   for (LayerSpec& layer : spec.layers) layer.rope_theta = theta_of(files, layer.kind);
@@ -75,7 +79,7 @@ ModelSpec read_spec(const ModelFiles& files) {
 
 Gemma3::Gemma3(const ModelFiles& files, ThreadPool& pool) {
   WeightLoader load(files, pool);
-  const CommonConfig config = read_common_config(files);
+  const CommonConfig config = read_common_config(files, kDefaults);
   spec_ = read_spec(files);
 
   // The reference rounds this factor to the checkpoint's bfloat16; in float32 the two agree for the published sizes.

@@ -46,9 +46,8 @@ ModelSpec read_spec(const ModelFiles& files) {
   const std::vector<LayerKind> kinds(static_cast<size_t>(config.n_layers),
                                      slides ? LayerKind::sliding : LayerKind::full);
   fill_spec(spec, "llama", files, config, kinds, slides ? read_window(files, 0, spec) : 0);
-  auto theta = files.real({"rope_parameters/rope_theta", "rope.freq_base"});
-  if (!theta) theta = files.real({"rope_theta", ""});
-  for (LayerSpec& layer : spec.layers) layer.rope_theta = theta.value_or(10000.0);
+  const double theta = read_theta(files, "rope_parameters", 10000.0);
+  for (LayerSpec& layer : spec.layers) layer.rope_theta = theta;
   return spec;
 }
 

@@ -16,6 +16,8 @@ struct Entry {
 };
 
 constexpr std::array kFamilies = {
+    Entry{"cohere2", &kCohere2},
+    Entry{"gemma2", &kGemma2},
     Entry{"gemma3", &kGemma3},
     Entry{"gemma3_text", &kGemma3},
     Entry{"llama", &kLlama},
@@ -23,6 +25,9 @@ constexpr std::array kFamilies = {
     Entry{"muse-glimmer", &kMuseGlimmer},
     Entry{"muse_glimmer", &kMuseGlimmer},
     Entry{"muse_glimmer_text", &kMuseGlimmer},
+    Entry{"olmo2", &kOlmo3},
+    Entry{"olmo3", &kOlmo3},
+    Entry{"phi3", &kPhi3},
 };
 
 }  // namespace

@@ -83,6 +83,22 @@ Linear WeightLoader::linear(Names name, int64_t out_features, int64_t in_feature
   return pack(full_name(name, layer), tensor);
 }
 
+Linear WeightLoader::linear_rows(Names name, int64_t whole, int64_t first, int64_t out_features, int64_t in_features,
+                                 int64_t layer) {
+  const Tensor tensor = require(name, Shape{whole, in_features}, layer);
+  const Shape shape{out_features, in_features};
+  const auto* bytes = static_cast<const std::byte*>(tensor.raw()) + first * bytes_of(tensor.dtype(), in_features);
+  const std::string part = full_name(name, layer) + ".rows_" + std::to_string(first);
+  return pack(part, Tensor::view(tensor.dtype(), shape, bytes));
+}
+
+Tensor part_of(const Tensor& tensor, int64_t index) {
+  const Shape& whole = tensor.shape();
+  const Shape shape = whole.rank() == 3 ? Shape{whole[1], whole[2]} : Shape{whole[1]};
+  const auto* bytes = static_cast<const std::byte*>(tensor.raw()) + index * bytes_of(tensor.dtype(), shape.elements());
+  return Tensor::view(tensor.dtype(), shape, bytes);
+}
+
 Linear WeightLoader::linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features,
                                       int64_t layer) {
   Linear result = linear(name, out_features, in_features, layer);

@@ -32,6 +32,16 @@ class WeightLoader {
   Linear linear_with_bias(Names name, Names bias, int64_t out_features, int64_t in_features, int64_t layer = -1);
   /// The same, or an empty Linear where the files have no such tensor.
   Linear optional_linear(Names name, int64_t out_features, int64_t in_features, int64_t layer = -1);
+  /// Rows `first` to `first + out_features` - 1 of a matrix [whole, in_features] that holds several maps one after the
+  /// other. @throws Error{bad_file}
+  Linear linear_rows(Names name, int64_t whole, int64_t first, int64_t out_features, int64_t in_features,
+                     int64_t layer = -1);
+  /// A map that was cut from, or made of, tensors of the files; `name` is what programs and fingerprints know it by.
+  Linear pack(const std::string& name, const Tensor& tensor);
+  /// The name as the files have it.
+  std::string full_name(Names name, int64_t layer) const;
+  /// The tensor as the file has it. @throws Error{bad_file} if it is absent or has another shape
+  Tensor require(Names name, Shape shape, int64_t layer = -1) const;
   /// [size] as float32, plus `offset` on each element: 1 where a family stores weights relative to one.
   Norm norm(Names name, int64_t size, double eps, int64_t layer = -1, float offset = 0.0F);
   /// A norm without weights.
@@ -45,9 +55,6 @@ class WeightLoader {
   uint64_t fingerprint() const noexcept { return fingerprint_; }
 
  private:
-  std::string full_name(Names name, int64_t layer) const;
-  Tensor require(Names name, Shape shape, int64_t layer) const;
-  Linear pack(const std::string& name, const Tensor& tensor);
   void note(const std::string& name, const Tensor& tensor) noexcept;
 
   SharedPages pages_;  // all weights of the model in huge pages
@@ -57,5 +64,9 @@ class WeightLoader {
   int64_t bytes_ = 0;
   uint64_t fingerprint_ = 0xcbf29ce484222325ULL;
 };
+
+/// Part `index` of a tensor's outermost dimension, as a view that lives no longer than `tensor` does: one expert's
+/// matrix of [n_experts, rows, cols].
+Tensor part_of(const Tensor& tensor, int64_t index);
 
 }  // namespace slipring
