@@ -26,6 +26,7 @@ class Gemma2 final : public Decoder {
   Value forward(Ops& ops) const override;
   Value logits(Ops& ops, const Value& hidden) const override;
   const Linear& embedding_table() const override { return embedding_; }
+  bool ties_embeddings() const override { return head_.matrix.empty(); }
 
  private:
   Layer load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const;
@@ -78,6 +79,7 @@ Gemma2::Gemma2(const ModelFiles& files, ThreadPool& pool) {
   final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, config.hidden_size, config.norm_eps, -1,
                           files.is_gguf() ? 0.0F : 1.0F);
   head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
+  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();
 }

@@ -29,6 +29,7 @@ class Phi3 final : public Decoder {
   Value forward(Ops& ops) const override;
   Value logits(Ops& ops, const Value& hidden) const override;
   const Linear& embedding_table() const override { return embedding_; }
+  bool ties_embeddings() const override { return head_.matrix.empty(); }
 
  private:
   Layer load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const;
@@ -103,6 +104,7 @@ Phi3::Phi3(const ModelFiles& files, ThreadPool& pool) {
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
   final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, config.hidden_size, config.norm_eps);
   head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
+  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();
 }
