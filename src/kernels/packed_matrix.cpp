@@ -15,6 +15,8 @@
 namespace slipring {
 namespace {
 
+constexpr int64_t kPackSliceBytes = int64_t{16} << 20;  ///< packed between two calls of packed_rows
+
 bool is_float_weight(DType dtype) {
   return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
 }
@@ -147,7 +149,8 @@ void pack_quantised_tile(DType dtype, const uint8_t* source, int64_t rows, int64
 
 }  // namespace
 
-PackedMatrix PackedMatrix::pack(const Tensor& weight, ThreadPool& pool) {
+PackedMatrix PackedMatrix::pack(const Tensor& weight, ThreadPool& pool,
+                                const std::function<void(const Tensor& rows)>& packed_rows) {
   const DType dtype = weight.dtype();
   if (!is_float_weight(dtype) && layout_of(dtype) == nullptr) {
     throw Error(ErrorCode::unsupported, {.where = "weight matrix " + weight.shape().to_string(),
@@ -166,7 +169,7 @@ PackedMatrix PackedMatrix::pack(const Tensor& weight, ThreadPool& pool) {
   const auto* source = static_cast<const uint8_t*>(weight.raw());
   auto* dst = packed.storage_.data<uint8_t>();
   const int64_t row_bytes = bytes_of(dtype, packed.cols_);
-  pool.parallel_for(tiles, [&](int64_t tile, int) {
+  const auto pack_tile = [&](int64_t tile) {
     const int64_t rows = std::min<int64_t>(kTileRows, packed.rows_ - tile * kTileRows);
     const uint8_t* from = source + tile * kTileRows * row_bytes;
     uint8_t* to = dst + tile * tile_bytes;
@@ -177,7 +180,16 @@ PackedMatrix PackedMatrix::pack(const Tensor& weight, ThreadPool& pool) {
     } else {
       pack_quantised_tile(dtype, from, rows, packed.cols_, to);
     }
-  });
+  };
+  const int64_t slice = std::max<int64_t>(1, kPackSliceBytes / tile_bytes);
+  for (int64_t first = 0; first < tiles; first += slice) {
+    const int64_t count = std::min(slice, tiles - first);
+    pool.parallel_for(count, [&](int64_t i, int) { pack_tile(first + i); });
+    if (!packed_rows) continue;
+    const int64_t row = first * kTileRows;
+    const int64_t rows = std::min(count * kTileRows, packed.rows_ - row);
+    packed_rows(Tensor::view(dtype, {rows, packed.cols_}, source + row * row_bytes));
+  }
   return packed;
 }
 

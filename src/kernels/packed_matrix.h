@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -21,7 +22,11 @@ class PackedMatrix {
 
   /// Packs `weight` [rows, cols], any plain float type or quantised type of dtype.h.
   /// @throws Error{unsupported} naming the type where there is no kernel for it
-  static PackedMatrix pack(const Tensor& weight, ThreadPool& pool);
+  /// @param packed_rows  called with the source rows that are no longer needed, part by part, so that the caller can
+  /// give their
+  ///                     pages back: a large matrix is never held twice
+  static PackedMatrix pack(const Tensor& weight, ThreadPool& pool,
+                           const std::function<void(const Tensor& rows)>& packed_rows = {});
 
   int64_t rows() const noexcept { return rows_; }
   int64_t cols() const noexcept { return cols_; }

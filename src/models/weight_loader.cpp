@@ -72,7 +72,7 @@ Linear WeightLoader::pack(const std::string& name, const Tensor& tensor) {
   note(name, tensor);
   Linear linear;
   linear.name = name;
-  linear.matrix = PackedMatrix::pack(tensor, pool_);
+  linear.matrix = PackedMatrix::pack(tensor, pool_, [this](const Tensor& rows) { files_.release(rows); });
   bytes_ += linear.matrix.bytes();
   files_.release(tensor);
   return linear;
