@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,17 +15,23 @@
 #include <thread>
 #include <vector>
 
+#include <slipring/drafts.h>
 #include <slipring/generate.h>
 #include <slipring/model.h>
 #include <slipring/session.h>
 
 namespace slipring {
 
+class Step;
+
 struct SchedulerOptions {
   SessionOptions session;      ///< element type, context a request, chunk and threads
   int64_t max_running = 8;     ///< requests that hold caches at once, 1 to 256
   int64_t max_queued = 64;     ///< requests that wait for a place beyond those, 0 to 100000
   int64_t mixed_prefill = 64;  ///< prefill tokens a step while others stream: a long prompt slows streams by so much
+  /// Makes the guesser of one request, on the given worker; empty for none. Guessers are used again for later requests,
+  /// so at most max_running are made. They change the speed, never a token.
+  std::function<std::unique_ptr<Drafts>(std::shared_ptr<Worker>)> make_drafts;
 };
 
 /// A request and what it asks to be told.
@@ -81,6 +88,9 @@ struct SequenceView {
   int64_t step_offset = 0;  ///< of the last step
   int64_t step_tokens = 0;  ///< query_len of the last step
   bool prefilling = false;
+  bool drafting = false;  ///< there is a guesser, and this is what it did
+  int64_t proposed = 0;
+  int64_t accepted = 0;
   int64_t kv_bytes = 0;
   int64_t kv_bytes_without_rings = 0;
   std::vector<int64_t> first_held;  ///< oldest position held, for each layer
@@ -141,10 +151,14 @@ class Scheduler {
   void admit();
   void drop_cancelled();
   void step();
-  void after_step(Running& running, std::span<const float> logits);
+  void plan_decode(Running& running);
+  void plan_prefills(std::vector<Running*>& parts, bool streaming);
+  void take_results(Step& step, size_t part, Running& running);
+  std::optional<FinishReason> take(Running& running, TokenId token, std::span<const float> logits, int64_t length);
   bool emit(Running& running, TokenId token, std::span<const float> logits);
+  void fail(Running& running);
   void end(Running& running, FinishReason reason);
-  SequenceView view_of(const Running& running) const;
+  SequenceView view_of(Running& running) const;
   void refresh_view(bool write_first, double seconds, int64_t tokens);
 
   std::shared_ptr<const Model> model_;
@@ -159,6 +173,7 @@ class Scheduler {
   SchedulerView view_;
   std::vector<std::unique_ptr<Running>> running_;  // the engine thread's
   size_t turn_ = 0;                                // which prefill is served first
+  std::vector<std::unique_ptr<Drafts>> idle_drafts_;
   std::thread thread_;
 };
 

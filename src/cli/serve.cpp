@@ -22,6 +22,9 @@ struct ServeFlags {
   std::string name;
   std::string key_file;
   std::string chat_template;
+  std::string draft;
+  bool no_draft = false;
+  bool ngram = false;
   int64_t parallel = 8;
   int64_t queue = 64;
   int64_t drain_seconds = 20;
@@ -44,6 +47,20 @@ std::vector<std::string> read_keys(const std::string& path) {
     throw Error(ErrorCode::invalid_argument, {.where = path, .expected = "one key a line", .got = "none"});
   }
   return keys;
+}
+
+/// As `run` has it: the embedded model brings its own drafter, other models get guesses where asked for.
+void choose_drafts(const ServeFlags& flags, const std::shared_ptr<const Model>& model, SchedulerOptions& options) {
+  if (flags.no_draft) return;
+  if (flags.ngram) {
+    options.make_drafts = [](const std::shared_ptr<Worker>&) { return make_ngram_drafts(); };
+    return;
+  }
+  if (flags.draft.empty() && !flags.model.model.empty()) return;
+  const std::filesystem::path path = flags.draft.empty() ? default_drafter_path() : std::filesystem::path(flags.draft);
+  options.make_drafts = [path, model](std::shared_ptr<Worker> worker) {
+    return load_dflash_drafts(path, model, std::move(worker));
+  };
 }
 
 void serve(ServeFlags& flags) {
@@ -70,6 +87,7 @@ void serve(ServeFlags& flags) {
     options.session.context = std::min(model->spec().context_length, kDefaultContext);
   }
   options.max_running = flags.parallel;
+  choose_drafts(flags, model, options);
   options.max_queued = flags.queue;
   server::Service service(model, name, options, flags.chat_template.empty() ? "" : read_file(flags.chat_template));
   server::HttpServer http(service, flags.http);
@@ -113,6 +131,10 @@ void add_serve(CLI::App& app) {
   command->add_option("--name", flags->name, "What /v1/models calls the model; default: its file's name");
   command->add_option("--chat-template", flags->chat_template, "Jinja template in place of the model's own")
       ->type_name("FILE");
+  command->add_option("-d,--draft", flags->draft, "DFlash drafter of the model: faster, never another token")
+      ->type_name("PATH");
+  command->add_flag("--ngram", flags->ngram, "Guess by looking up what followed the last tokens before");
+  command->add_flag("--no-draft", flags->no_draft, "No guesses, not even by the embedded model's own drafter");
   command->add_option("--parallel", flags->parallel, "Requests that run at once")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{256}));

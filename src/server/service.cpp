@@ -184,7 +184,8 @@ std::string Service::rings() const {
                 {"prompt_tokens", sequence.prompt_tokens},
                 {"prefilling", sequence.prefilling},
                 {"step", {{"offset", sequence.step_offset}, {"tokens", sequence.step_tokens}}},
-                {"draft", nullptr},
+                {"draft", sequence.drafting ? Json{{"proposed", sequence.proposed}, {"accepted", sequence.accepted}}
+                                            : Json(nullptr)},
                 {"kv_bytes", sequence.kv_bytes},
                 {"kv_bytes_without_rings", sequence.kv_bytes_without_rings},
                 {"layers", std::move(caches)}};

@@ -1,8 +1,10 @@
 // Continuous batching on the embedded model: every answer is that of a run alone, and nothing is left behind.
+#include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <thread>
 
+#include <slipring/drafts.h>
 #include <slipring/error.h>
 #include <slipring/scheduler.h>
 
@@ -80,25 +82,33 @@ SchedulerOptions small(int64_t running, int64_t queued) {
   return options;
 }
 
-TEST(Scheduler, SixteenClientsGetWhatEachWouldGetAlone) {
-  std::map<int, Answer> expected;
-  for (int number = 0; number < 40; ++number) expected[number] = alone(request_of(number));
-  Scheduler scheduler(tiny(), small(7, 64));
+using MakeDrafts = std::function<std::unique_ptr<Drafts>(std::shared_ptr<Worker>)>;
+
+// Sixteen clients, some of which leave half-way.
+void expect_each_as_alone(const MakeDrafts& make_drafts) {
+  static const std::map<int, Answer> expected = [] {
+    std::map<int, Answer> answers;
+    for (int number = 0; number < 24; ++number) answers[number] = alone(request_of(number));
+    return answers;
+  }();
+  SchedulerOptions options = small(7, 64);
+  options.make_drafts = make_drafts;
+  Scheduler scheduler(tiny(), options);
   const char* rounds_asked = std::getenv("SLIPRING_SCHEDULER_ROUNDS");
   const int rounds = rounds_asked != nullptr ? std::atoi(rounds_asked) : 3;
   std::vector<std::thread> clients;
   for (int client = 0; client < 16; ++client) {
     clients.emplace_back([&, client] {
       for (int round = 0; round < rounds; ++round) {
-        const int number = (client * 7 + round * 11) % 40;
+        const int number = (client * 7 + round * 11) % 24;
         const auto generation = scheduler.submit(request_of(number));
         ASSERT_NE(generation, nullptr);
         const bool leaves = (client + round) % 4 == 3;
         const Answer answer = collect(*generation, leaves ? 3 : -1);
         if (answer.finish != FinishReason::cancelled) {
-          EXPECT_EQ(answer.tokens, expected[number].tokens) << number;
-          EXPECT_EQ(answer.text, expected[number].text) << number;
-          EXPECT_EQ(answer.finish, expected[number].finish) << number;
+          EXPECT_EQ(answer.tokens, expected.at(number).tokens) << number;
+          EXPECT_EQ(answer.text, expected.at(number).text) << number;
+          EXPECT_EQ(answer.finish, expected.at(number).finish) << number;
         } else {
           EXPECT_TRUE(leaves);
         }
@@ -114,6 +124,47 @@ TEST(Scheduler, SixteenClientsGetWhatEachWouldGetAlone) {
   EXPECT_EQ(scheduler.view().running, 0);
   EXPECT_EQ(scheduler.view().queued, 0);
   EXPECT_EQ(scheduler.view().kv_bytes, 0);
+  EXPECT_EQ(scheduler.view().last.drafting, static_cast<bool>(make_drafts));
+}
+
+TEST(Scheduler, SixteenClientsGetWhatEachWouldGetAlone) {
+  expect_each_as_alone({});
+}
+
+TEST(Scheduler, AlsoWithGuessesOfTheModelsDrafter) {
+  expect_each_as_alone([](std::shared_ptr<Worker> worker) {
+    return load_dflash_drafts(default_drafter_path(), tiny(), std::move(worker));
+  });
+}
+
+// Guesses at random, ids outside the vocabulary among them.
+class WrongDrafts : public Drafts {
+ public:
+  std::string_view name() const noexcept override { return "wrong"; }
+  int64_t max_drafts() const noexcept override { return 5; }
+  void observe(std::span<const TokenId> tokens, std::span<const std::span<const float>>) override {
+    observed_ += static_cast<int64_t>(tokens.size());
+  }
+  std::vector<TokenId> propose(std::span<const TokenId> history, int64_t count) override {
+    // What was observed is what the caches hold: all but the last token drawn.
+    if (observed_ + 1 != static_cast<int64_t>(history.size())) ADD_FAILURE() << observed_ << " of " << history.size();
+    std::vector<TokenId> guesses;
+    for (int64_t i = 0; i < count; ++i) guesses.push_back(static_cast<TokenId>(observed_ * 7919 % 4500 + i));
+    return guesses;
+  }
+  void clear() override { observed_ = 0; }
+  bool truncate(int64_t) override { return false; }
+
+ private:
+  int64_t observed_ = 0;
+};
+
+TEST(Scheduler, AlsoWithGuessesThatAreWrong) {
+  expect_each_as_alone([](const std::shared_ptr<Worker>&) { return std::make_unique<WrongDrafts>(); });
+}
+
+TEST(Scheduler, AlsoWithLookedUpGuesses) {
+  expect_each_as_alone([](const std::shared_ptr<Worker>&) { return make_ngram_drafts(); });
 }
 
 TEST(Scheduler, AFullQueueTakesNoMore) {
