@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <slipring/layer_cache.h>
 #include <slipring/tensor.h>
 
 namespace slipring {
+
+class PagePool;
 
 /// Keys and values of every position of one layer of one sequence, in pages of kPagePositions positions. A new page is
 /// allocated when the last one is full: nothing held is ever copied, and nothing is allocated for a maximum context.
@@ -16,8 +19,9 @@ class FullKVCache final : public LayerCache {
  public:
   static constexpr int64_t kPagePositions = 256;
 
+  /// @param pool  where the pages come from, shared by the layers of a sequence; null: each by itself
   /// @throws Error{invalid_argument, dtype_mismatch}
-  explicit FullKVCache(KVLayout layout);
+  explicit FullKVCache(KVLayout layout, std::shared_ptr<PagePool> pool = nullptr);
 
   bool is_ring() const noexcept override { return false; }
   int64_t first_held() const noexcept override { return 0; }
@@ -42,6 +46,7 @@ class FullKVCache final : public LayerCache {
   void reserve(std::vector<Page>& pages, int64_t positions) const;
   static void write(std::vector<Page>& pages, int64_t position, const KVBlock& block, const KVLayout& layout) noexcept;
 
+  std::shared_ptr<PagePool> pool_;
   std::vector<Page> pages_;
 };
 

@@ -7,10 +7,12 @@
 #include <slipring/full_kv_cache.h>
 
 #include "cache/invariants.h"
+#include "tensor/page_pool.h"
 
 namespace slipring {
 
-FullKVCache::FullKVCache(KVLayout layout) : LayerCache(layout, "FullKVCache") {}
+FullKVCache::FullKVCache(KVLayout layout, std::shared_ptr<PagePool> pool)
+    : LayerCache(layout, "FullKVCache"), pool_(std::move(pool)) {}
 
 int64_t FullKVCache::room_before_wrap() const noexcept {
   return std::numeric_limits<int64_t>::max() - offset_;
@@ -36,7 +38,8 @@ KVView FullKVCache::held() const {
 void FullKVCache::reserve(std::vector<Page>& pages, int64_t positions) const {
   const Shape shape{kPagePositions, layout_.n_kv_heads, layout_.head_dim};
   while (static_cast<int64_t>(pages.size()) * kPagePositions < positions) {
-    pages.push_back({.k = Tensor(layout_.dtype, shape), .v = Tensor(layout_.dtype, shape)});
+    const auto page = [&] { return pool_ ? pool_->tensor(layout_.dtype, shape) : Tensor(layout_.dtype, shape); };
+    pages.push_back({.k = page(), .v = page()});
   }
 }
 

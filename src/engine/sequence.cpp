@@ -6,6 +6,7 @@
 #include <slipring/full_kv_cache.h>
 #include <slipring/ring_kv_cache.h>
 
+#include "tensor/page_pool.h"
 #include "tensor/shared_pages.h"
 
 namespace slipring {
@@ -26,6 +27,7 @@ Sequence make_sequence(const std::vector<LayerSpec>& layers, DType kv_dtype) {
   }
   if (ring_bytes >= kWorthHugePages) pages.emplace();
 
+  const auto pool = PagePool::make();
   Sequence sequence;
   sequence.caches.reserve(layers.size());
   for (const LayerSpec& layer : layers) {
@@ -34,7 +36,7 @@ Sequence make_sequence(const std::vector<LayerSpec>& layers, DType kv_dtype) {
       sequence.caches.push_back(std::make_unique<RingKVCache>(layer.window, layer.window, layout));
       sequence.ring_capacities.push_back(layer.window);
     } else {
-      sequence.caches.push_back(std::make_unique<FullKVCache>(layout));
+      sequence.caches.push_back(std::make_unique<FullKVCache>(layout, pool));
     }
   }
   std::vector<int64_t>& capacities = sequence.ring_capacities;

@@ -6,6 +6,8 @@
 
 namespace slipring {
 
+class HugeRegion;
+
 /// While one lives, tensors of kLeast bytes or more that its thread makes are cut from common regions of huge pages,
 /// where the system gives them. Weights and rings are streamed for every token, and in pages of 4 KiB the look-ups of
 /// their addresses hold the stream back, in a virtual machine most of all. A region goes back to the system when the
@@ -25,8 +27,7 @@ class SharedPages {
   static std::shared_ptr<const void> allocate(size_t size) noexcept;
 
  private:
-  class Region;
-  std::shared_ptr<Region> region_;
+  std::shared_ptr<HugeRegion> region_;
   bool active_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <slipring/error.h>
 #include <slipring/tensor.h>
 
+#include "tensor/page_pool.h"
 #include "tensor/shared_pages.h"
 
 namespace slipring {
@@ -50,6 +51,25 @@ TEST(SharedPages, TensorsAreZeroedApartAndOutliveTheScope) {
     EXPECT_EQ(tensors[i].data<uint8_t>()[0], i + 1);
     EXPECT_EQ(tensors[i].data<uint8_t>()[tensors[i].bytes() - 1], i + 1);
   }
+}
+
+TEST(PagePool, HandsOutZeroedPagesAndTakesThemBack) {
+  auto pool = PagePool::make();
+  const Shape page{1 << 20};
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 12; ++i) {
+    tensors.push_back(pool->tensor(DType::U8, page));
+    std::fill_n(tensors.back().data<uint8_t>(), 1 << 20, static_cast<uint8_t>(i + 1));
+  }
+  for (int i = 0; i < 12; ++i) ASSERT_EQ(tensors[static_cast<size_t>(i)].data<uint8_t>()[(1 << 20) - 1], i + 1);
+  const void* last = tensors.back().raw();
+  tensors.pop_back();
+  const Tensor again = pool->tensor(DType::U8, page);
+  EXPECT_EQ(again.raw(), last);
+  for (int i = 0; i < 1 << 20; i += 4096) ASSERT_EQ(again.data<uint8_t>()[i], 0);
+  const Tensor other = pool->tensor(DType::U8, {100});  // another size comes from the heap
+  pool.reset();
+  EXPECT_EQ(tensors.front().data<uint8_t>()[0], 1);
 }
 
 TEST(Tensor, QuantisedRowsMustBeWholeBlocks) {
