@@ -18,6 +18,7 @@ struct ExportFlags {
   std::string kv = "f32";
   std::string quantise;
   std::string mode = "eager";
+  std::string drafter;
   bool embeddings = false;
   bool print = false;
 };
@@ -26,6 +27,7 @@ void export_command(const ExportFlags& flags) {
   ExportOptions options;
   options.kv_dtype = dtype_from_name(flags.kv).value();
   options.embeddings = flags.embeddings;
+  options.drafter = flags.drafter;
   options.threads = flags.model.threads;
   if (flags.quantise == "q8") options.quantise = DType::Q8_0;
   if (flags.quantise == "q4") options.quantise = DType::Q4_0;
@@ -77,6 +79,10 @@ void add_export(CLI::App& app) {
       ->type_name("MODE")
       ->capture_default_str()
       ->check(CLI::IsMember({"eager", "graph"}));
+  command
+      ->add_option("-d,--drafter", flags->drafter,
+                   "DFlash drafter: adds its programs inject and draft, and the hidden states that they read")
+      ->type_name("PATH");
   command->add_flag("--print", flags->print, "Print the programs instead of writing anything");
   command->footer("Example: slipring export -m model.gguf -o bundle, then slipring run --program bundle -p \"Once\"");
   command->callback([flags] { export_command(*flags); });

@@ -128,13 +128,48 @@ void write_text(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
-}  // namespace
+/// Null where no drafter is asked for.
+std::shared_ptr<const Drafter> open_drafter(const fs::path& path, const ModelSpec& target, ThreadPool& pool) {
+  if (path.empty()) return nullptr;
+  auto drafter = load_drafter(*ModelFiles::open(path), pool);
+  const DrafterSpec& spec = drafter->spec();
+  const bool fits = spec.hidden_size == target.hidden_size && spec.mask_token < target.vocab_size &&
+                    !spec.taps.empty() && spec.taps.back() < static_cast<int>(target.layers.size());
+  if (fits) return drafter;
+  throw Error(ErrorCode::mismatch,
+              {.where = path.string(),
+               .expected = fmt::format("a drafter for hidden size {}, {} layers and {} tokens", target.hidden_size,
+                                       target.layers.size(), target.vocab_size),
+               .got = fmt::format("hidden size {}, last tap {}, mask token {}", spec.hidden_size,
+                                  spec.taps.empty() ? -1 : spec.taps.back(), spec.mask_token),
+               .advice = "give the drafter that was trained for this model"});
+}
 
-std::vector<Program> make_programs(const Model& model, const ExportOptions& options) {
-  const auto decoder = model.shared_decoder();
-  ThreadPool pool(options.threads);
+/// Graph mode: everything comes from one traced main.
+std::vector<Program> graph_mode(Program main, WeightQuantiser& quantiser) {
+  Program prefill = trim_to_prefill(main);  // first, so that nothing is quantised for a model that is refused
+  quantise_weights(main, quantiser);
+  quantise_weights(prefill, quantiser);
+  Program score = main;
+  score.name = "score";
+  // Without a ring nothing is lost by writing first: the mode is a name only.
+  prefill.mode = score.mode = StepMode::prefill;
+  std::vector<Program> programs;
+  programs.push_back(std::move(main));
+  programs.push_back(std::move(prefill));
+  programs.push_back(std::move(score));
+  return programs;
+}
+
+std::vector<Program> make_programs(const std::shared_ptr<const Decoder>& decoder,
+                                   const std::shared_ptr<const Drafter>& drafter, const ExportOptions& options,
+                                   ThreadPool& pool) {
   std::optional<WeightQuantiser> quantiser;
-  if (options.quantise) quantiser.emplace(*options.quantise, pool);
+  LinearSubstitute substitute;
+  if (options.quantise) {
+    quantiser.emplace(*options.quantise, pool);
+    substitute = [&](const std::shared_ptr<const Linear>& linear) { return (*quantiser)(linear); };
+  }
   const bool graph = options.quantise && options.mode == QuantiseMode::graph;
   const auto traced = [&](const char* name, StepMode mode, LogitRows logits) {
     DecoderTraceOptions trace;
@@ -142,32 +177,37 @@ std::vector<Program> make_programs(const Model& model, const ExportOptions& opti
     trace.logits = logits;
     trace.kv_dtype = options.kv_dtype;
     trace.embeddings = options.embeddings;
-    if (quantiser && !graph) trace.substitute = [&](const auto& linear) { return (*quantiser)(linear); };
+    if (drafter) trace.taps = drafter->spec().taps;
+    if (!graph) trace.substitute = substitute;
     return trace_decoder(name, decoder, trace);
   };
   std::vector<Program> programs;
-  programs.push_back(traced("main", StepMode::main, LogitRows::all));
   if (graph) {
-    // Checked first: nothing is quantised for a model that is refused.
-    Program prefill = trim_to_prefill(programs[0]);
-    quantise_weights(programs[0], *quantiser);
-    quantise_weights(prefill, *quantiser);
-    programs.push_back(std::move(prefill));
-    Program score = programs[0];
-    score.name = "score";
-    // Without a ring nothing is lost by writing first, so the mode is a name only.
-    for (Program* program : {&programs[1], &score}) program->mode = StepMode::prefill;
-    programs.push_back(std::move(score));
+    programs = graph_mode(traced("main", StepMode::main, LogitRows::all), *quantiser);
   } else {
+    programs.push_back(traced("main", StepMode::main, LogitRows::all));
     programs.push_back(traced("prefill", StepMode::prefill, LogitRows::none));
     programs.push_back(traced("score", StepMode::prefill, LogitRows::all));
   }
   if (options.embeddings) programs.push_back(trace_embeddings("embed", decoder));
+  if (drafter) {
+    programs.push_back(trace_inject("inject", drafter, options.kv_dtype, substitute));
+    programs.push_back(trace_draft("draft", drafter, decoder, options.kv_dtype, substitute));
+  }
   return programs;
 }
 
+}  // namespace
+
+std::vector<Program> make_programs(const Model& model, const ExportOptions& options) {
+  ThreadPool pool(options.threads);
+  return make_programs(model.shared_decoder(), open_drafter(options.drafter, model.spec(), pool), options, pool);
+}
+
 std::vector<ExportedFile> export_model(const Model& model, const ExportOptions& options, const fs::path& folder) {
-  const std::vector<Program> programs = make_programs(model, options);
+  ThreadPool pool(options.threads);
+  const auto drafter = open_drafter(options.drafter, model.spec(), pool);
+  const std::vector<Program> programs = make_programs(model.shared_decoder(), drafter, options, pool);
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) {
@@ -194,6 +234,10 @@ std::vector<ExportedFile> export_model(const Model& model, const ExportOptions& 
                   {"offset", "positions written before the step"},
                   {"seq_len", "offset + query_len"}}},
                 {"programs", json::array()}};
+  if (drafter) {
+    const DrafterSpec& spec = drafter->spec();
+    manifest["drafter"] = {{"block_size", spec.block_size}, {"mask_token", spec.mask_token}, {"taps", spec.taps}};
+  }
   for (const Program& program : programs) {
     write_text(folder / (program.name + ".program"), to_text(program));
     write_text(folder / (program.name + ".onnx"), to_onnx(program, places).SerializeAsString());

@@ -23,12 +23,13 @@ struct ExportOptions {
   bool embeddings = false;        ///< hidden states in, full caches on every layer, the window as a mask
   std::optional<DType> quantise;  ///< Q8_0 or Q4_0
   QuantiseMode mode = QuantiseMode::eager;
-  int threads = 0;  ///< 0: all usable cores
+  std::filesystem::path drafter;  ///< adds inject and draft, and the hidden states that inject takes
+  int threads = 0;                ///< 0: all usable cores
 };
 
-/// The programs that an export holds: main, prefill (no logits), score (prefill with all logits), and embed
-/// (token ids -> hidden states) on the embeddings path.
-/// @throws Error{unsupported} for graph mode on a model with rings
+/// The programs that an export holds: main, prefill (no logits), score (prefill with all logits), embed
+/// (token ids -> hidden states) on the embeddings path, and inject and draft of a drafter.
+/// @throws Error{unsupported} for graph mode on a model with rings; Error{mismatch} for another model's drafter
 std::vector<Program> make_programs(const Model& model, const ExportOptions& options);
 
 struct ExportedFile {

@@ -1,20 +1,22 @@
 #include "models/trace_decoder.h"
 
+#include <utility>
+
 #include "program/trace_ops.h"
 
 namespace slipring {
 namespace {
 
-TraceOptions drafter_options(std::string name, const std::shared_ptr<const Drafter>& drafter, DType kv_dtype,
-                             int64_t embedding_cols) {
+constexpr const char* kDrafterPrefix = "drafter.";
+
+TraceOptions drafter_options(std::string name, const DrafterSpec& spec, DType kv_dtype) {
   TraceOptions options{.name = std::move(name),
                        .mode = StepMode::prefill,
                        .logits = LogitRows::all,
+                       .prefix = kDrafterPrefix,
                        .kv_dtype = kv_dtype,
-                       .layers = {},
-                       .embedding_cols = embedding_cols,
-                       .weights = drafter};
-  for (const LayerSpec& layer : drafter->spec().layers) {
+                       .layers = {}};
+  for (const LayerSpec& layer : spec.layers) {
     options.layers.push_back(
         {.capacity = layer.window, .window = layer.window, .n_kv_heads = layer.n_kv_heads, .head_dim = layer.head_dim});
   }
@@ -23,15 +25,30 @@ TraceOptions drafter_options(std::string name, const std::shared_ptr<const Draft
 
 }  // namespace
 
-Program trace_inject(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype) {
+Program trace_inject(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype,
+                     const LinearSubstitute& substitute) {
   const DrafterSpec& spec = drafter->spec();
-  const int64_t cols = static_cast<int64_t>(spec.taps.size()) * spec.hidden_size;
-  return trace(drafter_options(std::move(name), drafter, kv_dtype, cols), [&](TraceOps& ops) { drafter->inject(ops); });
+  TraceOptions options = drafter_options(std::move(name), spec, kv_dtype);
+  options.embedding_cols = static_cast<int64_t>(spec.taps.size()) * spec.hidden_size;
+  options.weights = drafter;
+  options.substitute = substitute;
+  return trace(std::move(options), [&](TraceOps& ops) { drafter->inject(ops); });
 }
 
-Program trace_draft(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype) {
-  return trace(drafter_options(std::move(name), drafter, kv_dtype, drafter->spec().hidden_size),
-               [&](TraceOps& ops) { ops.output("hidden", drafter->draft(ops)); });
+Program trace_draft(std::string name, std::shared_ptr<const Drafter> drafter, std::shared_ptr<const Decoder> target,
+                    DType kv_dtype, const LinearSubstitute& substitute) {
+  TraceOptions options = drafter_options(std::move(name), drafter->spec(), kv_dtype);
+  options.weights = std::make_shared<std::pair<decltype(drafter), decltype(target)>>(drafter, target);
+  options.substitute = substitute;
+  return trace(std::move(options), [&](TraceOps& ops) {
+    ops.set_prefix({});
+    ops.give_embeddings(ops.embedding(ops.token_ids(), target->embedding_table()));
+    ops.set_prefix(kDrafterPrefix);
+    const Value hidden = drafter->draft(ops);
+    ops.set_prefix({});
+    ops.output("hidden", hidden);
+    ops.output("logits", target->logits(ops, hidden));
+  });
 }
 
 Program trace_decoder(std::string name, std::shared_ptr<const Decoder> decoder, const DecoderTraceOptions& options) {

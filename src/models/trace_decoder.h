@@ -12,6 +12,9 @@
 
 namespace slipring {
 
+/// What stands for a linear map in a program: TraceOptions::substitute.
+using LinearSubstitute = std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)>;
+
 struct DecoderTraceOptions {
   StepMode mode = StepMode::prefill;
   LogitRows logits = LogitRows::all;  ///< none: the program ends with its last cache write
@@ -19,9 +22,8 @@ struct DecoderTraceOptions {
   /// Hidden states in place of token ids, and a full cache on every layer: the window is a mask then, and no ring is
   /// in the program.
   bool embeddings = false;
-  std::vector<int> taps = {};  ///< layers whose output is given as "hidden.N"
-  /// What stands for a linear map; itself, if empty: TraceOptions::substitute.
-  std::function<std::shared_ptr<const Linear>(const std::shared_ptr<const Linear>&)> substitute = {};
+  std::vector<int> taps = {};        ///< layers whose output is given as "hidden.N"
+  LinearSubstitute substitute = {};  ///< empty: each map stands for itself
 };
 
 /// The decoder's forward pass as a program, verified. Its weights are the decoder's, which it keeps alive.
@@ -31,9 +33,11 @@ Program trace_embeddings(std::string name, std::shared_ptr<const Decoder> decode
 
 /// A drafter's two programs. Their states are one set of rings, the same in both: what inject wrote, draft reads.
 /// inject: inputs_embeds [query_len, taps * hidden_size] are the target's tapped hidden states; writes the rings.
-Program trace_inject(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype);
-/// draft: inputs_embeds [query_len, hidden_size] are the block's rows of the target's embedding table; gives "hidden"
-/// [query_len, hidden_size] for the target's head, and writes nothing.
-Program trace_draft(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype);
+Program trace_inject(std::string name, std::shared_ptr<const Drafter> drafter, DType kv_dtype,
+                     const LinearSubstitute& substitute = {});
+/// draft: token_ids [query_len] are the block, the anchor and then the mask token; gives "hidden" [query_len,
+/// hidden_size] and, through the target's head, "logits" [query_len, vocab_size]; writes nothing.
+Program trace_draft(std::string name, std::shared_ptr<const Drafter> drafter, std::shared_ptr<const Decoder> target,
+                    DType kv_dtype, const LinearSubstitute& substitute = {});
 
 }  // namespace slipring

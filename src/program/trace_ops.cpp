@@ -23,7 +23,7 @@ TraceOps::TraceOps(TraceOptions options) : options_(std::move(options)) {
                                .state = static_cast<int32_t>(i),
                                .version = 0});
     program_.states.push_back(
-        {.name = fmt::format("{}.{}", layer.capacity > 0 ? "ring" : "full", i),
+        {.name = fmt::format("{}{}.{}", options_.prefix, layer.capacity > 0 ? "ring" : "full", i),
          .layer = static_cast<int>(i),
          .capacity = layer.capacity,
          .window = layer.capacity > 0 ? layer.window : 0,
@@ -78,7 +78,7 @@ int32_t TraceOps::add_constant(const std::string& name, const void* key, Constan
                        [&](const Constant& other) { return other.name == candidate; });
   };
   // Weights that a family makes itself have no name in the file; they are numbered in the order of their first use.
-  const std::string stem = name.empty() ? "constant" : name;
+  const std::string stem = options_.prefix + (name.empty() ? "constant" : name);
   constant.name = stem;
   for (int i = 2; taken(constant.name); ++i) constant.name = fmt::format("{}.{}", stem, i);
   const auto index = static_cast<int32_t>(program_.constants.size());
@@ -109,6 +109,7 @@ Value TraceOps::token_ids() {
 }
 
 Value TraceOps::input_embeddings() {
+  if (given_embeddings_) return given_embeddings_;
   return value(OpKind::input_embeddings, {}, ColumnsUse{.first = 0, .count = options_.embedding_cols});
 }
 

@@ -26,6 +26,7 @@ struct TraceOptions {
   std::string name = "prefill";
   StepMode mode = StepMode::prefill;
   LogitRows logits = LogitRows::all;  ///< which rows logit_rows() keeps
+  std::string prefix = {};            ///< of the names of states and constants
   DType kv_dtype = DType::F16;        ///< F32, F16 or BF16
   std::vector<TraceLayer> layers;     ///< one a layer that has a cache
   int64_t embedding_cols = 0;         ///< > 0: the step is given hidden states [query_len, embedding_cols], not ids
@@ -43,6 +44,10 @@ class TraceOps final : public Ops {
   explicit TraceOps(TraceOptions options);
 
   void output(std::string name, const Value& value);
+  /// What input_embeddings() gives from now on: a value of this program in place of an input.
+  void give_embeddings(const Value& value) { given_embeddings_ = value; }
+  /// Of the constants that are recorded from now on.
+  void set_prefix(std::string prefix) { options_.prefix = std::move(prefix); }
   /// The states that the logits are made of, to be called between Decoder::forward() and Decoder::logits().
   void mark_hidden(const Value& value);
   /// The program, without what reaches no output and no state, verified. The tracer is empty then.
@@ -53,7 +58,7 @@ class TraceOps final : public Ops {
 
   StepMode mode() const override { return program_.mode; }
   Value token_ids() override;
-  bool has_embeddings() const override { return options_.embedding_cols > 0; }
+  bool has_embeddings() const override { return options_.embedding_cols > 0 || given_embeddings_; }
   Value input_embeddings() override;
   Value embedding(const Value& ids, const Linear& table) override;
   using Ops::linear;
@@ -86,6 +91,7 @@ class TraceOps final : public Ops {
   int32_t add_constant(const std::string& name, const void* key, Constant constant);
 
   TraceOptions options_;
+  Value given_embeddings_;
   Program program_;
   std::map<const void*, int32_t> constants_;  // by the weight's own address
 };

@@ -34,7 +34,8 @@ def slipring(*arguments, check=True):
 
 
 def export(model, *flags):
-    folder = WORK / "-".join([str(model).replace("/", "_"), *(f.strip("-") for f in flags)])
+    flags = [str(f) for f in flags]
+    folder = WORK / "-".join([str(model).replace("/", "_"), *(Path(f).name.strip("-") for f in flags)])
     if not folder.exists():
         slipring("export", "-m", DATA / model, "-o", folder, *flags)
     return folder
@@ -83,6 +84,7 @@ class Bundle:
             for before, after in zip(state["inputs"], state["outputs"]):
                 self.states[before] = outputs.pop(after)
         self.offset += len(x)
+        self.outputs = outputs
         return outputs.get("logits")
 
     def feed(self, x, chunk, decode_from=None):
@@ -265,6 +267,59 @@ def patch_weights(folder, quantised):
         changed += 1
     assert changed > 0
     path.write_bytes(raw)
+
+
+class Drafter(unittest.TestCase):
+    """Every layer slides here, so the offset travels as the shape of "past"."""
+
+    def test_rounds_of_the_reference(self):
+        bundle = Bundle(export("muse-glimmer", "-d", DATA / "muse-glimmer-assistant"))
+        case = load_file(DATA / "muse-glimmer-assistant" / "case.safetensors")
+        facts = bundle.manifest["drafter"]
+        rounds = [n.split(".")[0] for n in case if n.endswith("context_length")]
+        self.assertEqual(len(rounds), 5)
+        for chunk in (16, 5):
+            for name in rounds:
+                rings = Rings(bundle)
+                context = case[f"{name}.context_length"][0]
+                while rings.offset < context:
+                    count = min(context - rings.offset, chunk, *(c - rings.offset % c for c in rings.capacities))
+                    rings.run("inject", inputs_embeds=case["taps"][rings.offset : rings.offset + count])
+                    rings.offset += count
+                block = case[f"{name}.block_ids"]
+                self.assertEqual(len(block), facts["block_size"])
+                self.assertEqual(block[1], facts["mask_token"])
+                got = rings.run("draft", token_ids=block.astype(np.int64))
+                self.assertLess(np.abs(got["hidden"] - case[f"{name}.hidden"]).max(), TOLERANCE)
+                np.testing.assert_array_equal(got["logits"].argmax(1)[1:], case[f"{name}.draft_ids"][1:])
+
+    def test_target_gives_the_taps(self):
+        bundle = Bundle(export("muse-glimmer", "-d", DATA / "muse-glimmer-assistant"))
+        case = load_file(DATA / "muse-glimmer-assistant" / "case.safetensors")
+        taps = bundle.manifest["drafter"]["taps"]
+        rows = []
+        for first in range(0, 48, 16):
+            bundle.step("score", case["input_ids"][first : first + 16])
+            rows.append(np.concatenate([bundle.outputs[f"hidden.{layer}"] for layer in taps], axis=1))
+        self.assertLess(np.abs(np.concatenate(rows) - case["taps"][:48]).max(), TOLERANCE)
+
+
+class Rings:
+    """The drafter's states."""
+
+    def __init__(self, bundle):
+        self.bundle, self.offset = bundle, 0
+        states = bundle.programs["inject"]["states"]
+        self.capacities = [state["capacity"] for state in states]
+        self.states = {name: np.zeros(s["dims"], np.float32) for s in states for name in s["inputs"]}
+
+    def run(self, name, **inputs):
+        session = self.bundle.session(name)
+        feed = dict(self.states, past=np.zeros((self.offset, 0), np.float32), **inputs)
+        outputs = dict(zip([o.name for o in session.get_outputs()], session.run(None, feed)))
+        for state in self.bundle.programs[name]["states"]:
+            self.states.update({i: outputs.pop(o) for i, o in zip(state["inputs"], state["outputs"])})
+        return outputs
 
 
 class Compression(unittest.TestCase):

@@ -20,9 +20,10 @@ class DrafterPrograms : public testing::TestWithParam<DType> {};
 TEST_P(DrafterPrograms, EqualEagerPastThreeWraps) {
   const DType kv = GetParam();
   const auto drafter = load_drafter(*ModelFiles::open(test::data("muse-glimmer-assistant")), test::pool());
+  const auto target = test::decoder("muse-glimmer");
   const DrafterSpec& spec = drafter->spec();
   Interpreter inject(std::make_shared<const Program>(trace_inject("inject", drafter, kv)), test::pool());
-  Interpreter draft(std::make_shared<const Program>(trace_draft("draft", drafter, kv)), test::pool());
+  Interpreter draft(std::make_shared<const Program>(trace_draft("draft", drafter, target, kv)), test::pool());
   const auto caches = make_caches(inject.program());
   const Sequence eager = make_sequence(spec.layers, kv);
   NativeOps ops(test::pool());
@@ -36,19 +37,28 @@ TEST_P(DrafterPrograms, EqualEagerPastThreeWraps) {
   int64_t done = 0;
   uint32_t round = 0;
   for (const int64_t accepted : {5, 8, 1, 2, 16, 7, 9, 3, 13}) {
-    const std::vector<float> block = noise(spec.block_size * spec.hidden_size, ++round);
+    const std::vector<int32_t> block = test::tokens(spec.block_size, target->spec().vocab_size, ++round);
+    std::vector<float> rows(block.size() * static_cast<size_t>(spec.hidden_size));
+    for (size_t i = 0; i < block.size(); ++i) {
+      target->embedding_table().matrix.dequantise_row(block[i],
+                                                      rows.data() + i * static_cast<size_t>(spec.hidden_size));
+    }
     if (done > 0) {
-      const StepSequence part = begin(block, spec.hidden_size);
+      const StepSequence part = begin(rows, spec.hidden_size);
       ops.begin({.mode = StepMode::prefill,
                  .sequences = {&part, 1},
                  .tokens = {},
-                 .embeddings = block.data(),
+                 .embeddings = rows.data(),
                  .embedding_cols = spec.hidden_size,
                  .taps = {}});
       const Value hidden = drafter->draft(ops);
       const std::vector<float> expected(ops.data(hidden).begin(), ops.data(hidden).end());
+      const Value rated = target->logits(ops, hidden);
+      const std::vector<float> logits(ops.data(rated).begin(), ops.data(rated).end());
       const auto before = test::cache_bytes(caches);
-      ASSERT_EQ(draft.run(caches, {.tokens = {}, .embeddings = block}).at("hidden"), expected) << "at " << done;
+      const ProgramResults got = draft.run(caches, {.tokens = block, .embeddings = {}});
+      ASSERT_EQ(got.at("hidden"), expected) << "at " << done;
+      ASSERT_EQ(got.at("logits"), logits) << "at " << done;
       ASSERT_EQ(test::cache_bytes(caches), before);
     }
     ops.end();
