@@ -19,12 +19,12 @@ enum class QuantiseMode : uint8_t {
 };
 
 struct ExportOptions {
-  DType kv_dtype = DType::F32;    ///< of the states: F32, F16 or BF16
-  bool embeddings = false;        ///< hidden states in, full caches on every layer, the window as a mask
-  std::optional<DType> quantise;  ///< Q8_0 or Q4_0
+  DType kv_dtype = DType::F32;         ///< of the states: F32, F16 or BF16
+  bool embeddings = false;             ///< hidden states in, full caches on every layer, the window as a mask
+  std::optional<DType> quantise = {};  ///< Q8_0 or Q4_0
   QuantiseMode mode = QuantiseMode::eager;
-  std::filesystem::path drafter;  ///< adds inject and draft, and the hidden states that inject takes
-  int threads = 0;                ///< 0: all usable cores
+  std::filesystem::path drafter = {};  ///< adds inject and draft, and the hidden states that inject takes
+  int threads = 0;                     ///< 0: all usable cores
 };
 
 /// The programs that an export holds: main, prefill (no logits), score (prefill with all logits), embed
