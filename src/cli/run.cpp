@@ -43,14 +43,14 @@ std::string read_prompt(const RunFlags& flags, bool have_prompt) {
   return read_file("-");
 }
 
-/// The embedded model brings its own drafter; other models get guesses where asked for.
+/// The embedded model brings its own drafter; other models and bundles get guesses where asked for.
 void attach_drafts(Session& session, const RunFlags& flags) {
   if (flags.no_draft) return;
   if (flags.ngram) {
     session.attach_drafts(make_ngram_drafts());
   } else if (!flags.draft.empty()) {
     session.attach_drafts(load_dflash_drafts(flags.draft, session.shared_model(), session.worker()));
-  } else if (flags.model.model.empty()) {
+  } else if (flags.model.model.empty() && flags.model.program.empty()) {
     session.attach_drafts(load_dflash_drafts(default_drafter_path(), session.shared_model(), session.worker()));
   }
 }

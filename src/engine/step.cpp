@@ -1,6 +1,9 @@
 #include "engine/step.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+
+#include <slipring/error.h>
 
 namespace slipring {
 
@@ -45,6 +48,12 @@ void Step::run(const Decoder& decoder, std::span<const int> taps) {
                      .tokens = tokens_,
                      .taps = taps});
   const Value hidden = decoder.forward(worker_.ops);
+  if (worker_.ops.taps().size() != taps.size()) {
+    throw Error(ErrorCode::unsupported, {.where = "drafter",
+                                         .expected = fmt::format("a model that gives {} hidden states", taps.size()),
+                                         .got = fmt::format("one that gives {} of them", worker_.ops.taps().size()),
+                                         .advice = "export the bundle with -d DRAFTER, or run it with --no-draft"});
+  }
   const bool any_logits =
       std::any_of(parts_.begin(), parts_.end(), [](const StepPart& part) { return part.logits != LogitRows::none; });
   if (any_logits) logits_ = decoder.logits(worker_.ops, hidden);

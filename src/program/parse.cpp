@@ -206,9 +206,10 @@ class Parser {
     const int64_t cols = line.take(",") ? line.integer(1, kMost) : 0;
     line.expect("]");
     const bool bias = line.take("bias");
+    const bool fine = line.take("fine");
     line.end();
     if (kind == "linear" && cols > 0) {
-      constant.weight = weights_.linear(constant.name, dtype, rows, cols, bias);
+      constant.weight = weights_.linear(constant.name, dtype, rows, cols, bias, fine);
     } else if (kind == "norm" && cols == 0) {
       constant.weight = weights_.norm(constant.name, rows);
     } else if (kind == "vector" && cols == 0) {

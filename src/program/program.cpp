@@ -35,6 +35,10 @@ std::string ValueType::to_string() const {
   return text + "]";
 }
 
+std::string tap_name(int layer) {
+  return fmt::format("hidden.{}", layer);
+}
+
 ring::Step ProgramState::step() const {
   return {.offset = offset_dim(), .query_len = query_len_dim(), .capacity = capacity, .window = window};
 }

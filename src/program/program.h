@@ -144,6 +144,9 @@ struct ProgramOutput {
   ValueId value = -1;
 };
 
+/// Name of the output that holds the residual stream after a layer: "hidden.5".
+std::string tap_name(int layer);
+
 /// Plain data; whoever changes it runs the verifier. Threads: const use from any number of threads.
 struct Program {
   std::string name;

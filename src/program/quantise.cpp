@@ -40,6 +40,7 @@ std::shared_ptr<const Linear> WeightQuantiser::operator()(const std::shared_ptr<
   made->name = linear->name;
   made->matrix = PackedMatrix::pack(blocks, pool_);
   made->bias = linear->bias;
+  made->fine_activations = linear->fine_activations;
   return known = made;
 }
 

@@ -20,12 +20,18 @@ Replay::Replay(const Program& program, Ops& ops)
       last_use_(program.values.size(), 0),
       values_(program.values.size()),
       kv_(program.values.size()),
+      taps_(program.values.size(), -1),
       read_(program.values.size(), false) {
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     for (const ValueId input : program.nodes[i].inputs) last_use_[at(input)] = i;
     if (program.nodes[i].op == OpKind::read) read_[at(program.nodes[i].inputs[0])] = true;
   }
-  for (const ProgramOutput& output : program.outputs) last_use_[at(output.value)] = kNever;
+  for (const ProgramOutput& output : program.outputs) {
+    last_use_[at(output.value)] = kNever;
+    for (const ProgramState& state : program.states) {
+      if (output.name == tap_name(state.layer)) taps_[at(output.value)] = state.layer;
+    }
+  }
   if (program.hidden >= 0) last_use_[at(program.hidden)] = kNever;
 }
 
@@ -54,6 +60,10 @@ void Replay::run_all() {
   }
 }
 
+void Replay::tap(ValueId id) {
+  if (taps_[at(id)] >= 0) ops_.tap(taps_[at(id)], values_[at(id)]);
+}
+
 Value Replay::take(const Node& node, size_t input, size_t index) {
   const ValueId id = node.inputs[input];
   if (last_use_[at(id)] != index || std::count(node.inputs.begin(), node.inputs.end(), id) > 1) return values_[at(id)];
@@ -70,7 +80,10 @@ size_t Replay::run_linears(size_t first) {
     maps.push_back(&program_.linear(node.get<WeightUse>().constant));
   }
   auto results = ops_.linear(values_[at(x)], maps);
-  for (size_t i = first; i < end; ++i) values_[at(program_.nodes[i].output)] = std::move(results[i - first]);
+  for (size_t i = first; i < end; ++i) {
+    values_[at(program_.nodes[i].output)] = std::move(results[i - first]);
+    tap(program_.nodes[i].output);
+  }
   if (last_use_[at(x)] < end) values_[at(x)] = {};
   return end - first;
 }
@@ -163,6 +176,7 @@ void Replay::run_node(size_t index) {
     }
   }
   if (result) values_[at(node.output)] = std::move(result);
+  tap(node.output);
   for (const ValueId id : node.inputs) {
     if (last_use_[at(id)] == index) values_[at(id)] = {};
   }

@@ -31,6 +31,8 @@ class Replay {
   /// Runs the linear maps that follow each other on one input as one call; returns how many they are.
   size_t run_linears(size_t first);
   Value take(const Node& node, size_t input, size_t index);
+  /// Hands the Ops those outputs that a model's own code would have tapped.
+  void tap(ValueId id);
 
   const Program& program_;
   Ops& ops_;
@@ -38,6 +40,7 @@ class Replay {
   std::vector<size_t> last_use_;  // node index; outputs are never released
   std::vector<Value> values_;
   std::vector<KVHandle> kv_;  // by value
+  std::vector<int> taps_;     // by value: the layer whose output it is, or -1
   std::vector<bool> read_;    // by value: a written version that the step reads again
 };
 

@@ -26,8 +26,9 @@ std::string constant_text(size_t index, const Constant& constant) {
   };
   if (const auto* linear = std::get_if<std::shared_ptr<const Linear>>(&constant.weight)) {
     const PackedMatrix& matrix = (*linear)->matrix;
-    return line("linear", matrix.dtype(), Shape{matrix.rows(), matrix.cols()}.to_string(),
-                (*linear)->bias.empty() ? "" : " bias");
+    return line(
+        "linear", matrix.dtype(), Shape{matrix.rows(), matrix.cols()}.to_string(),
+        fmt::format("{}{}", (*linear)->bias.empty() ? "" : " bias", (*linear)->fine_activations ? " fine" : ""));
   }
   if (const auto* norm = std::get_if<std::shared_ptr<const Norm>>(&constant.weight)) {
     return line("norm", DType::F32, (*norm)->weight.shape().to_string(), "");

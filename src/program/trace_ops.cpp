@@ -176,7 +176,7 @@ Value TraceOps::logit_rows(const Value& x) {
 
 void TraceOps::tap(int layer, const Value& x) {
   if (std::find(options_.taps.begin(), options_.taps.end(), layer) == options_.taps.end()) return;
-  output(fmt::format("hidden.{}", layer), x);
+  output(tap_name(layer), x);
 }
 
 // ---- caches

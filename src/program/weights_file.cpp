@@ -205,12 +205,16 @@ Tensor gguf_blocks(DType dtype, const Tensor& bytes, const Tensor& scales, int64
 }  // namespace
 
 std::shared_ptr<const Linear> WeightsFile::linear(const std::string& name, DType dtype, int64_t rows, int64_t cols,
-                                                  bool bias) {
+                                                  bool bias, bool fine_activations) {
   std::shared_ptr<const Linear>& known = impl_->linears[name];
   const bool same = known && known->out_features() == rows && known->in_features() == cols;
-  if (same && impl_->declared[name] == dtype && known->bias.empty() != bias) return known;
+  if (same && impl_->declared[name] == dtype && known->bias.empty() != bias &&
+      known->fine_activations == fine_activations) {
+    return known;
+  }
   auto made = std::make_shared<Linear>();
   made->name = name;
+  made->fine_activations = fine_activations;
   const bool as_blocks = is_quantised(dtype) && impl_->file->find(name + ".blocks") != nullptr;
   if (as_blocks && (dtype == DType::Q8_0 || dtype == DType::Q4_0) && cols % kBlockColumns == 0) {
     const int64_t blocks = cols / kBlockColumns;

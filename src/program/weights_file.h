@@ -25,7 +25,8 @@ class WeightsFile {
   ~WeightsFile();
 
   /// @throws Error{bad_file} naming the part that is missing or has another type or shape
-  std::shared_ptr<const Linear> linear(const std::string& name, DType dtype, int64_t rows, int64_t cols, bool bias);
+  std::shared_ptr<const Linear> linear(const std::string& name, DType dtype, int64_t rows, int64_t cols, bool bias,
+                                       bool fine_activations);
   std::shared_ptr<const Norm> norm(const std::string& name, int64_t size);
   Tensor vector(const std::string& name, int64_t size);
 

@@ -272,30 +272,43 @@ def patch_weights(folder, quantised):
 class Drafter(unittest.TestCase):
     """Every layer slides here, so the offset travels as the shape of "past"."""
 
-    def test_rounds_of_the_reference(self):
-        bundle = Bundle(export("muse-glimmer", "-d", DATA / "muse-glimmer-assistant"))
-        case = load_file(DATA / "muse-glimmer-assistant" / "case.safetensors")
-        facts = bundle.manifest["drafter"]
-        rounds = [n.split(".")[0] for n in case if n.endswith("context_length")]
-        self.assertEqual(len(rounds), 5)
-        for chunk in (16, 5):
-            for name in rounds:
-                rings = Rings(bundle)
-                context = case[f"{name}.context_length"][0]
-                while rings.offset < context:
-                    count = min(context - rings.offset, chunk, *(c - rings.offset % c for c in rings.capacities))
-                    rings.run("inject", inputs_embeds=case["taps"][rings.offset : rings.offset + count])
-                    rings.offset += count
-                block = case[f"{name}.block_ids"]
-                self.assertEqual(len(block), facts["block_size"])
-                self.assertEqual(block[1], facts["mask_token"])
-                got = rings.run("draft", token_ids=block.astype(np.int64))
-                self.assertLess(np.abs(got["hidden"] - case[f"{name}.hidden"]).max(), TOLERANCE)
-                np.testing.assert_array_equal(got["logits"].argmax(1)[1:], case[f"{name}.draft_ids"][1:])
+    def setUp(self):
+        self.bundle = Bundle(export("muse-glimmer", "-d", DATA / "muse-glimmer-assistant"))
+        self.case = load_file(DATA / "muse-glimmer-assistant" / "case.safetensors")
+
+    def draft(self, context, block, chunk=16):
+        rings = Rings(self.bundle)
+        while rings.offset < len(context):
+            count = min(len(context) - rings.offset, chunk, *(c - rings.offset % c for c in rings.capacities))
+            rings.run("inject", inputs_embeds=context[rings.offset : rings.offset + count])
+            rings.offset += count
+        return rings.run("draft", token_ids=block.astype(np.int64))
+
+    def test_reference_round_within_the_window(self):
+        """The reference ran without a cache, where it leaves the window out: all of its rounds agree with attention to
+        the whole context. So it speaks for windowed attention only where no key is farther away than the window."""
+        facts, case = self.bundle.manifest["drafter"], self.case
+        block = case["round0.block_ids"]
+        self.assertEqual((len(block), block[1]), (facts["block_size"], facts["mask_token"]))
+        context = case["taps"][: case["round0.context_length"][0]]
+        self.assertLessEqual(len(context) + len(block) - 1, 16)
+        for chunk in (16, 2):
+            got = self.draft(context, block, chunk)
+            self.assertLess(np.abs(got["hidden"] - case["round0.hidden"]).max(), TOLERANCE)
+            np.testing.assert_array_equal(got["logits"].argmax(1)[1:], case["round0.draft_ids"][1:])
+
+    def test_window(self):
+        """The anchor at position n sees keys from n - 16 on, and with it the whole block hears of those."""
+        for n in (19, 32, 89):
+            context, block = self.case["taps"][:n], self.case["round3.block_ids"]
+            before = self.draft(context, block)["hidden"]
+            for position, changes in ((n - 17, False), (n - 16, True), (n - 1, True)):
+                other = context.copy()
+                other[position] += 1.0
+                self.assertEqual(np.any(self.draft(other, block, 5)["hidden"] != before), changes, f"{n} {position}")
 
     def test_target_gives_the_taps(self):
-        bundle = Bundle(export("muse-glimmer", "-d", DATA / "muse-glimmer-assistant"))
-        case = load_file(DATA / "muse-glimmer-assistant" / "case.safetensors")
+        bundle, case = self.bundle, self.case
         taps = bundle.manifest["drafter"]["taps"]
         rows = []
         for first in range(0, 48, 16):
@@ -392,10 +405,15 @@ class OwnInterpreter(unittest.TestCase):
 
     def test_text_from_a_bundle(self):
         text = ("-p", "In the beginning", "-n", "24", "--temp", "0", "-q")
-        slipring("export", "-o", WORK / "default")
+        folder, drafter = WORK / "default", SOURCE / "models" / "glimmer-tiny" / "glimmer-tiny-dflash-q8_0.gguf"
+        slipring("export", "-o", folder)
         expected = slipring("run", *text).stdout
-        self.assertEqual(slipring("run", "--program", WORK / "default", *text).stdout, expected)
         self.assertGreater(len(expected), 10)
+        self.assertEqual(slipring("run", "--program", folder, *text).stdout, expected)
+        result = slipring("run", "--program", folder, "-d", drafter, *text, check=False)
+        self.assertIn("export the bundle with -d", result.stderr)
+        slipring("export", "-o", folder, "-d", drafter)
+        self.assertEqual(slipring("run", "--program", folder, "-d", drafter, *text).stdout, expected)
 
     def test_damaged_bundles_are_refused(self):
         good = export("muse-glimmer")
