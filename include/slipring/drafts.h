@@ -1,6 +1,7 @@
 // Drafts: guesses of the next tokens, which the model verifies many at a time. They change the speed, never the text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -37,6 +38,13 @@ class Drafts {
   virtual void clear() = 0;
   /// The session went back to its first `length` tokens. False where that cannot be followed: then clear() is called.
   virtual bool truncate(int64_t length) = 0;
+  /// What the drafts know of the text so far, for a snapshot; empty where the text itself is enough.
+  virtual std::vector<std::byte> save() const { return {}; }
+  /// The session became another one, of `length` tokens. Without a state of their own kind, drafts that need one guess
+  /// nothing until clear().
+  /// @param state  what save() gave at that length, or empty
+  /// @throws Error{mismatch, bad_file} for another drafter's state; nothing has changed then
+  virtual void restore(int64_t length, std::span<const std::byte> state);
   /// Bytes of keys and values that the drafts hold.
   virtual int64_t kv_bytes_held() const noexcept { return 0; }
 };

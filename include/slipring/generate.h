@@ -17,6 +17,7 @@ struct GenerateOptions {
   bool ignore_end = false;        ///< go on past the model's end-of-turn tokens
   std::vector<std::string> stop;  ///< generation ends before any of these; never shown
   SamplingOptions sampling;
+  uint64_t first_draw = 0;         ///< number of the first draw; a text that goes on draws on where it stopped
   SpeculationOptions speculation;  ///< used where the session has drafts; the text is the same without
 };
 
@@ -33,6 +34,7 @@ struct GenerateResult {
   std::string text;             ///< valid UTF-8; what on_text was given, joined
   FinishReason finish = FinishReason::length;
   int64_t prompt_tokens = 0;
+  uint64_t draws = 0;  ///< number of the next draw
   double prefill_seconds = 0.0;
   double decode_seconds = 0.0;
   SpeculationStats speculation;  ///< steps counts the model passes of the decode phase, with and without drafts

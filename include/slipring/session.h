@@ -62,6 +62,12 @@ class Session {
   int64_t context() const noexcept { return options_.context; }
   int64_t kv_bytes_held() const noexcept;               ///< memory of the caches now
   const std::vector<TokenId>& tokens() const noexcept;  ///< everything seen, in order
+  /// Whether truncate(length) is possible: yes for one token less, at least, and for more as long as every ring still
+  /// holds what a query there sees.
+  bool can_truncate(int64_t length) const noexcept;
+  /// Goes back to the first `length` tokens.
+  /// @throws Error{invalid_argument} unless can_truncate(length)
+  void truncate(int64_t length);
   /// Forgets everything.
   void clear();
 

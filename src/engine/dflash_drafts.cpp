@@ -7,6 +7,7 @@
 #include <slipring/error.h>
 
 #include "engine/sequence.h"
+#include "engine/state_bytes.h"
 #include "engine/worker.h"
 #include "formats/model_files.h"
 #include "models/decoder.h"
@@ -70,6 +71,7 @@ class DFlashDrafts final : public Drafts {
   int64_t kv_bytes_held() const noexcept override { return bytes_held(context_); }
 
   void observe(std::span<const TokenId> tokens, std::span<const std::span<const float>> hidden) override {
+    if (lost_) return;
     const auto width = static_cast<size_t>(drafter_->spec().hidden_size);
     const size_t old = pending_.size();
     pending_.resize(old + tokens.size() * hidden.size() * width);
@@ -88,6 +90,7 @@ class DFlashDrafts final : public Drafts {
   }
 
   std::vector<TokenId> propose(std::span<const TokenId> history, int64_t count) override {
+    if (lost_) return {};
     inject();
     const DrafterSpec& spec = drafter_->spec();
     const int64_t block = std::min(count + 1, spec.block_size);
@@ -119,12 +122,75 @@ class DFlashDrafts final : public Drafts {
   }
 
   void clear() override {
+    lost_ = false;
     pending_.clear();
     length_ = 0;
     for (const auto& cache : context_.caches) cache->clear();
   }
 
+  // Drafter, positions injected, rows not yet injected, then for each layer its positions' keys and values.
+  std::vector<std::byte> save() const override {
+    std::vector<std::byte> state;
+    if (lost_) return state;
+    ByteAppender out(state);
+    out.number(drafter_->fingerprint());
+    out.number(static_cast<uint64_t>(length_));
+    out.number(static_cast<uint64_t>(pending_rows()));
+    out.bytes(std::as_bytes(std::span(pending_)));
+    for (const auto& cache : context_.caches) {
+      out.number(static_cast<uint64_t>(length_ - cache->first_held()));
+      if (cache->first_held() == length_) continue;
+      const KVBlock held = copy_positions(*cache, cache->first_held());
+      out.bytes(held.k().span());
+      out.bytes(held.v().span());
+    }
+    return state;
+  }
+
+  void restore(int64_t length, std::span<const std::byte> state) override {
+    if (state.empty()) {
+      clear();
+      lost_ = length > 0;
+      return;
+    }
+    const std::string where = "drafter's part of a snapshot";
+    ByteCursor cursor(state, where);
+    if (cursor.number<uint64_t>("drafter") != drafter_->fingerprint()) {
+      throw Error(ErrorCode::mismatch, {.where = where,
+                                        .expected = "the state of the drafter in use",
+                                        .got = "that of another one",
+                                        .advice = "load the session with its own drafter, or without any"});
+    }
+    const auto injected = cursor.number<uint64_t>("positions");
+    const auto rows = cursor.number<uint64_t>("rows");
+    const auto row_bytes = static_cast<uint64_t>(row_width()) * sizeof(float);
+    if (injected > static_cast<uint64_t>(length) || rows != static_cast<uint64_t>(length) - injected ||
+        rows > cursor.left() / row_bytes) {
+      throw_bad_file(where, fmt::format("{} and {} positions", injected, rows), fmt::format("{} together", length));
+    }
+    const auto taps = cursor.take(rows * row_bytes, "hidden states");
+    Sequence context = make_sequence(drafter_->spec().layers, DType::F16);
+    for (const auto& cache : context.caches) {
+      const auto held = cursor.number<uint64_t>("positions of a layer");
+      if (held > injected)
+        throw_bad_file(where, fmt::format("{} positions", held), fmt::format("at most {}", injected));
+      if (held == 0 && injected == 0) continue;
+      if (held == 0) throw_bad_file(where, "no positions", "at least one");
+      cache->restore(static_cast<int64_t>(injected),
+                     read_positions(cursor, cache->layout(), static_cast<int64_t>(held)));
+    }
+    if (cursor.left() > 0) throw_bad_file(where, fmt::format("{} bytes too many", cursor.left()), "its end");
+    std::vector<float> pending(rows * static_cast<uint64_t>(row_width()));
+    if (rows > 0) std::memcpy(pending.data(), taps.data(), taps.size());
+    // From here on nothing fails.
+    lost_ = false;
+    context_ = std::move(context);
+    length_ = static_cast<int64_t>(injected);
+    pending_ = std::move(pending);
+  }
+
   bool truncate(int64_t length) override {
+    if (lost_) return true;
     const int64_t injected = length_;
     if (length >= injected) {
       pending_.resize(static_cast<size_t>((length - injected) * row_width()));
@@ -172,6 +238,7 @@ class DFlashDrafts final : public Drafts {
   std::shared_ptr<const Drafter> drafter_;
   std::shared_ptr<const Model> target_;
   std::shared_ptr<Worker> worker_;
+  bool lost_ = false;           // the context is unknown since a snapshot without it: no guesses
   Sequence context_;            // the drafter's rings; its tokens are not kept
   int64_t length_ = 0;          // positions injected
   std::vector<float> pending_;  // [rows, taps * hidden_size] observed but not yet injected

@@ -50,6 +50,7 @@ class Generation {
         sampler_(options.sampling, session.model().spec().vocab_size),
         output_(session.model().shared_tokenizer(), options.stop),
         end_ids_(session.model().tokenizer().end_of_turn()) {
+    sampler_.set_draws(options.first_draw);
     if (Drafts* drafts = session.drafts()) chooser_.emplace(drafts->max_drafts());
   }
 
@@ -70,6 +71,7 @@ class Generation {
     }
     if (result_.finish != FinishReason::cancelled) deliver(output_.finish());
     result_.decode_seconds = seconds_since(decode_start);
+    result_.draws = sampler_.draws();
     return std::move(result_);
   }
 

@@ -57,6 +57,24 @@ void Session::clear() {
   if (drafts_) drafts_->clear();
 }
 
+bool Session::can_truncate(int64_t length) const noexcept {
+  return std::all_of(sequence_->caches.begin(), sequence_->caches.end(),
+                     [length](const auto& cache) { return cache->can_resume_at(length); });
+}
+
+void Session::truncate(int64_t length) {
+  if (!can_truncate(length)) {
+    throw Error(ErrorCode::invalid_argument,
+                {.where = "session",
+                 .expected = fmt::format("a length up to {} whose window the rings still hold", this->length()),
+                 .got = std::to_string(length),
+                 .advice = "restore a snapshot, or clear the session and start again"});
+  }
+  for (const auto& cache : sequence_->caches) cache->truncate(length);
+  sequence_->tokens.resize(static_cast<size_t>(length));
+  if (drafts_ && !drafts_->truncate(length)) drafts_->restore(length, {});
+}
+
 void Session::check_room(std::span<const TokenId> tokens) const {
   const auto count = static_cast<int64_t>(tokens.size());
   if (count == 0) {

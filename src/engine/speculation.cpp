@@ -4,6 +4,10 @@
 
 namespace slipring {
 
+void Drafts::restore(int64_t, std::span<const std::byte>) {
+  clear();
+}
+
 void keep_valid_guesses(std::vector<TokenId>& guesses, int64_t vocab_size) {
   const auto bad =
       std::find_if(guesses.begin(), guesses.end(), [vocab_size](TokenId id) { return id < 0 || id >= vocab_size; });
