@@ -14,6 +14,8 @@
 
 #include <slipring/error.h>
 
+#include "formats/output_file.h"
+
 namespace slipring::cli {
 namespace {
 
@@ -122,6 +124,12 @@ std::string read_file(const std::filesystem::path& path) {
                 {.where = path.string(), .expected = "a file that can be read", .got = "none", .advice = {}});
   }
   return slurp(file);
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& where) {

@@ -46,6 +46,9 @@ struct SamplingFlags {
 /// The whole file; "-" is stdin. @throws Error{not_found, io, invalid_argument} beyond 1 GiB
 std::string read_file(const std::filesystem::path& path);
 
+/// Replaces the file whole. @throws Error{io, not_found}
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 /// "1 2 3" or "1,2,3" to ids. @throws Error{invalid_argument} naming the word that is no id
 std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& where);
 

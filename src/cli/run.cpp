@@ -2,11 +2,13 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <slipring/drafts.h>
 #include <slipring/error.h>
 #include <slipring/generate.h>
+#include <slipring/snapshot.h>
 
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -29,11 +31,15 @@ struct RunFlags {
   bool no_draft = false;
   bool ngram = false;
   int64_t draft_block = 0;
+  std::string load_session;
+  std::string save_session;
+  std::string stats;
 };
 
 std::string read_prompt(const RunFlags& flags, bool have_prompt) {
   if (!flags.file.empty()) return read_file(flags.file);
   if (have_prompt) return flags.prompt;
+  if (!flags.load_session.empty()) return {};  // goes on where it stopped
   if (isatty(0) != 0) {
     throw Error(ErrorCode::invalid_argument, {.where = "prompt",
                                               .expected = "-p TEXT, -f FILE, or text on standard input",
@@ -75,6 +81,48 @@ void print_summary(const Session& session, const GenerateResult& result, uint64_
              session.length(), human_bytes(without));
 }
 
+/// What generate() is to be given: the prompt, after what a saved session has seen already.
+std::vector<TokenId> read_tokens(Session& session, const RunFlags& flags, const std::string& text) {
+  const Tokenizer& tokenizer = session.model().tokenizer();
+  const auto control = flags.special ? ControlTokens::parse : ControlTokens::as_text;
+  if (session.length() == 0) return encode_prompt(tokenizer, text, control);
+  std::vector<TokenId> tokens = tokenizer.encode(text, control);
+  if (tokens.empty()) {
+    // The last token is computed once more: its logits give the next one.
+    tokens.push_back(session.tokens().back());
+    session.truncate(session.length() - 1);
+  }
+  return tokens;
+}
+
+/// The whole text is in the file: the last token drawn too, which generate() leaves out.
+void save_session(Session& session, const RunFlags& flags, const GenerateResult& result, uint64_t seed) {
+  if (!result.tokens.empty() && session.length() < session.context() && result.finish != FinishReason::end_of_turn) {
+    session.decode(result.tokens.back());
+  }
+  Snapshot::take(session, {.seed = seed, .draws = result.draws})->save(flags.save_session);
+}
+
+void write_stats(const RunFlags& flags, const Session& session, const GenerateResult& result, uint64_t seed) {
+  const SpeculationStats& stats = result.speculation;
+  const nlohmann::json json{{"prompt_tokens", result.prompt_tokens},
+                            {"prefill_seconds", result.prefill_seconds},
+                            {"tokens", result.tokens},
+                            {"decode_seconds", result.decode_seconds},
+                            {"finish", to_string(result.finish)},
+                            {"seed", seed},
+                            {"length", session.length()},
+                            {"kv_bytes", session.kv_bytes_held()},
+                            {"drafts", session.drafts() != nullptr ? session.drafts()->name() : "none"},
+                            {"steps", stats.steps},
+                            {"proposed", stats.proposed},
+                            {"accepted", stats.accepted},
+                            {"proposed_at", stats.proposed_at},
+                            {"accepted_at", stats.accepted_at},
+                            {"propose_seconds", stats.propose_seconds}};
+  write_file(flags.stats, json.dump() + "\n");
+}
+
 void run(const RunFlags& flags, bool have_prompt) {
   catch_interrupts();
   const std::string prompt_text = read_prompt(flags, have_prompt);
@@ -83,6 +131,15 @@ void run(const RunFlags& flags, bool have_prompt) {
   Session session(model, flags.session.options(flags.model.threads));
 
   attach_drafts(session, flags);
+  SamplerState sampler;
+  if (!flags.load_session.empty()) {
+    const auto saved = Snapshot::load(flags.load_session);
+    saved->restore(session);
+    sampler = saved->sampler();
+    if (saved->drafts_state().empty() && session.drafts() != nullptr && !session.drafts()->taps().empty()) {
+      fmt::print(stderr, "slipring: note: the session was saved without this drafter; it goes on without guesses\n");
+    }
+  }
 
   GenerateOptions options;
   options.speculation.block = flags.draft_block;
@@ -90,8 +147,11 @@ void run(const RunFlags& flags, bool have_prompt) {
   options.stop = flags.stop;
   options.ignore_end = flags.ignore_eos;
   options.sampling = flags.sampling.resolved();
-  const auto control = flags.special ? ControlTokens::parse : ControlTokens::as_text;
-  const auto prompt = encode_prompt(model->tokenizer(), prompt_text, control);
+  if (!flags.load_session.empty() && flags.sampling.seed < 0) {
+    options.sampling.seed = sampler.seed;
+    options.first_draw = sampler.draws;
+  }
+  const std::vector<TokenId> prompt = read_tokens(session, flags, prompt_text);
 
   ProgressLine progress("reading the prompt");
   const auto on_prefill = [&progress](int64_t done, int64_t total) {
@@ -110,6 +170,8 @@ void run(const RunFlags& flags, bool have_prompt) {
   };
   const GenerateResult result = generate(session, prompt, options, on_text, on_prefill);
   if (!ends_with_newline) on_text("\n");
+  if (!flags.stats.empty()) write_stats(flags, session, result, options.sampling.seed);
+  if (!flags.save_session.empty()) save_session(session, flags, result, options.sampling.seed);
   if (!flags.quiet) print_summary(session, result, options.sampling.seed);
 }
 
@@ -142,6 +204,16 @@ void add_run(CLI::App& app) {
   command->add_option("--draft-block", flags->draft_block, "Tokens verified at once, from 2 on; 0: as many as pay off")
       ->type_name("N")
       ->capture_default_str();
+  command
+      ->add_option("--load-session", flags->load_session,
+                   "Go on from a saved session; a prompt is appended, without one the text goes on. The seed and its "
+                   "draws go on too, unless --seed is given")
+      ->type_name("FILE");
+  command
+      ->add_option("--save-session", flags->save_session,
+                   "Save the whole state at the end: text, keys and values, drafter and sampler")
+      ->type_name("FILE");
+  command->add_option("--stats-json", flags->stats, "Write counts, times and token ids as JSON")->type_name("FILE");
   command->add_flag("--ignore-eos", flags->ignore_eos, "Go on where the model would end");
   command->add_flag("--special", flags->special, "Control tokens spelled in the prompt become control tokens");
   command->add_flag("-q,--quiet", flags->quiet, "Nothing but the text");
