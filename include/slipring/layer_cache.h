@@ -47,7 +47,7 @@ class LayerCache {
   /// What a step sees: everything held, then the step's own keys. Read-only, no copy, any Q. The cost does not depend
   /// on the window. The view is valid until the next write and while `block` lives.
   /// @throws Error{shape_mismatch, dtype_mismatch} if the block does not have this layout
-  KVView fetch_and_concat(const KVBlock& block) const;
+  virtual KVView fetch_and_concat(const KVBlock& block) const;
 
   /// Writes the block at position offset() and advances the offset by its query_len.
   /// @throws as fetch_and_concat; Error{ring_write_wraps} with offset, query_len and capacity

@@ -17,5 +17,6 @@ void add_serve(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
 void add_quantize(CLI::App& app);
+void add_verify(CLI::App& app);
 
 }  // namespace slipring::cli

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
     slipring::cli::add_logits(app);
     slipring::cli::add_bench(app);
     slipring::cli::add_export(app);
+    slipring::cli::add_verify(app);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version

@@ -1,0 +1,414 @@
+#include "engine/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <limits>
+
+#include <slipring/error.h>
+#include <slipring/full_kv_cache.h>
+#include <slipring/sampling.h>
+#include <slipring/session.h>
+#include <slipring/snapshot.h>
+
+#include "engine/speculation.h"
+#include "engine/state_bytes.h"
+#include "tensor/half.h"
+
+namespace slipring {
+namespace {
+
+constexpr int64_t kTail = 48;          // tokens whose logits are compared
+constexpr int64_t kBeforeWrap = 8;     // of them before the multiple of the window
+constexpr int64_t kSmallWindow = 256;  // up to here three wraps are cheap
+constexpr int64_t kChunk = 512;
+
+int64_t largest_window(const ModelSpec& spec) noexcept {
+  int64_t window = 0;
+  for (const LayerSpec& layer : spec.layers) window = std::max(window, layer.window);
+  return window;
+}
+
+float element(DType dtype, const void* data, int64_t index) noexcept {
+  if (dtype == DType::F32) return static_cast<const float*>(data)[index];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[index];
+  return dtype == DType::F16 ? f32_from_f16(bits) : f32_from_bf16(bits);
+}
+
+/// Collects what one check compares.
+class Comparison {
+ public:
+  void rows(std::span<const float> a, std::span<const float> b) {
+    ++check_.cases;
+    if (std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) return;
+    check_.same = false;
+    for (size_t i = 0; i < a.size(); ++i) differ(a[i], b[i]);
+  }
+
+  void tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
+    if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) check_.same = false;
+  }
+
+  /// What both hold of a sliding layer's window and of a full layer: the same positions, the same bytes.
+  void caches(const Sequence& a, const Sequence& b, const std::vector<LayerSpec>& layers) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const LayerCache& x = *a.caches[i];
+      const LayerCache& y = *b.caches[i];
+      const int64_t window = layers[i].window;
+      const int64_t first = window > 0 ? std::max<int64_t>(0, x.offset() - window) : 0;
+      if (x.offset() != y.offset() || x.first_held() > first || y.first_held() > first) {
+        check_.same = false;
+        check_.largest = std::numeric_limits<double>::infinity();
+        continue;
+      }
+      if (x.offset() == 0) continue;
+      const KVBlock p = copy_positions(x, first);
+      const KVBlock q = copy_positions(y, first);
+      tensors(p.k(), q.k());
+      tensors(p.v(), q.v());
+    }
+  }
+
+  VerifyCheck check(std::string name, std::string remark) && {
+    check_.name = std::move(name);
+    check_.remark = std::move(remark);
+    return std::move(check_);
+  }
+
+ private:
+  void tensors(const Tensor& a, const Tensor& b) {
+    if (a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0) return;
+    check_.same = false;
+    if (a.elements() != b.elements()) {
+      check_.largest = std::numeric_limits<double>::infinity();
+      return;
+    }
+    for (int64_t i = 0; i < a.elements(); ++i) differ(element(a.dtype(), a.raw(), i), element(b.dtype(), b.raw(), i));
+  }
+  void differ(double a, double b) {
+    const double difference = std::abs(a - b);
+    check_.largest =
+        std::max(check_.largest, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
+  }
+
+  VerifyCheck check_;
+};
+
+/// Guesses of a check: the first `right` of each block are true.
+class KnownDrafts final : public Drafts {
+ public:
+  KnownDrafts(std::vector<TokenId> truth, std::vector<int64_t> right, int64_t vocab_size)
+      : truth_(std::move(truth)), right_(std::move(right)), vocab_size_(vocab_size) {}
+  std::string_view name() const noexcept override { return "known"; }
+  int64_t max_drafts() const noexcept override { return 15; }
+  void observe(std::span<const TokenId>, std::span<const std::span<const float>>) override {}
+  void clear() override {}
+  bool truncate(int64_t) override { return true; }
+  std::vector<TokenId> propose(std::span<const TokenId> history, int64_t count) override {
+    const int64_t right = right_[round_++ % right_.size()];
+    std::vector<TokenId> guesses;
+    for (int64_t i = 0; i < count && history.size() + static_cast<size_t>(i) < truth_.size(); ++i) {
+      const TokenId token = truth_[history.size() + static_cast<size_t>(i)];
+      guesses.push_back(i < right ? token : static_cast<TokenId>((token + 1) % vocab_size_));
+    }
+    return guesses;
+  }
+
+ private:
+  std::vector<TokenId> truth_;
+  std::vector<int64_t> right_;
+  int64_t vocab_size_;
+  size_t round_ = 0;
+};
+
+class Verification {
+ public:
+  Verification(std::shared_ptr<const Model> model, const VerifyOptions& options)
+      : model_(std::move(model)),
+        options_(options),
+        layers_(model_->spec().layers),
+        window_(largest_window(model_->spec())),
+        vocab_(static_cast<size_t>(model_->spec().vocab_size)),
+        worker_(make_worker(options.threads)),
+        text_(options.text) {
+    const auto length = static_cast<size_t>(verify_length(model_->spec()));
+    uint64_t state = 1;
+    while (text_.size() < length) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      text_.push_back(static_cast<TokenId>((state >> 33) % vocab_));
+    }
+    text_.resize(length);
+    start_ = std::max<int64_t>(0, static_cast<int64_t>(length) - kTail);
+    early_ = std::max<int64_t>(0, start_ - 2 * kTail);
+  }
+
+  std::vector<VerifyCheck> run() {
+    reference();
+    std::vector<VerifyCheck> checks;
+    checks.push_back(chunks());
+    checks.push_back(token_by_token());
+    checks.push_back(threads());
+    checks.push_back(drafts());
+    checks.push_back(snapshots());
+    checks.push_back(full_log());
+    return checks;
+  }
+
+ private:
+  void tell(const char* what, int64_t done, int64_t total) const {
+    if (!options_.progress || options_.progress(what, done, total)) return;
+    throw Error(ErrorCode::cancelled, {.where = "verify", .expected = {}, .got = "stopped", .advice = {}});
+  }
+  PrefillProgress progress(const char* what) const {
+    return [this, what](int64_t done, int64_t total) {
+      tell(what, done, total);
+      return true;
+    };
+  }
+
+  Session session(int64_t chunk = kChunk, std::shared_ptr<Worker> worker = {}) const {
+    Session result(model_, {.kv_dtype = options_.kv_dtype, .context = 0, .chunk = chunk, .threads = options_.threads},
+                   worker ? std::move(worker) : worker_);
+    result.sequence() = options_.make_caches(layers_, options_.kv_dtype);
+    return result;
+  }
+
+  /// The state of `sequence`, in caches of their own.
+  Sequence fork(const Sequence& sequence) const {
+    Sequence result = options_.make_caches(layers_, options_.kv_dtype);
+    result.tokens = sequence.tokens;
+    for (size_t i = 0; i < layers_.size() && sequence.length() > 0; ++i) {
+      const LayerCache& cache = *sequence.caches[i];
+      result.caches[i]->restore(cache.offset(), copy_positions(cache, cache.first_held()));
+    }
+    return result;
+  }
+
+  std::span<const TokenId> part(int64_t first, int64_t end) const {
+    return std::span(text_).subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
+  }
+  int64_t length() const noexcept { return static_cast<int64_t>(text_.size()); }
+  /// The reference's logits after the token at `position`. @pre start_ <= position < length()
+  std::span<const float> expected(int64_t position) const {
+    return std::span(logits_).subspan(static_cast<size_t>(position - start_) * vocab_, vocab_);
+  }
+
+  /// Computes from the session's length to the end of the text and compares the tail's logits and the caches.
+  void compare_to_end(Session& session, Comparison& comparison, const char* what) const {
+    if (session.length() < start_) session.prefill(part(session.length(), start_), progress(what));
+    const int64_t from = session.length();
+    session.score(
+        part(from, length()), [&](int64_t i, std::span<const float> row) { comparison.rows(row, expected(from + i)); },
+        progress(what));
+    comparison.caches(session.sequence(), end_, layers_);
+  }
+
+  void reference() {
+    Session run = session();
+    const char* what = "the text in large chunks";
+    if (early_ > 0) run.prefill(part(0, early_), progress(what));
+    at_early_ = fork(run.sequence());
+    if (start_ > early_) run.prefill(part(early_, start_), progress(what));
+    at_start_ = fork(run.sequence());
+    logits_.reserve(static_cast<size_t>(length() - start_) * vocab_);
+    run.score(
+        part(start_, length()),
+        [this](int64_t, std::span<const float> row) { logits_.insert(logits_.end(), row.begin(), row.end()); },
+        progress(what));
+    end_ = fork(run.sequence());
+  }
+
+  VerifyCheck chunks() {
+    Comparison comparison;
+    const std::vector<int64_t> sizes{7, 64, std::max<int64_t>(window_ - 1, 33)};
+    for (const int64_t chunk : sizes) {
+      Session run = session(chunk);
+      compare_to_end(run, comparison, "the text in other chunks");
+    }
+    return std::move(comparison)
+        .check("chunk sizes", fmt::format("chunks of {}, {} and {} against {}", sizes[0], sizes[1], sizes[2], kChunk));
+  }
+
+  VerifyCheck token_by_token() {
+    Comparison comparison;
+    Session run = session();
+    const bool whole = window_ <= kSmallWindow;
+    if (!whole) run.sequence() = fork(at_start_);
+    const int64_t from = run.length();
+    for (int64_t position = from; position < length(); ++position) {
+      tell("token by token", position - from, length() - from);
+      const auto row = run.decode(text_[static_cast<size_t>(position)]);
+      if (position >= start_) comparison.rows(row, expected(position));
+    }
+    comparison.caches(run.sequence(), end_, layers_);
+    return std::move(comparison).check("token by token", fmt::format("written first, from position {}", from));
+  }
+
+  VerifyCheck threads() {
+    Comparison comparison;
+    for (const int count : {1, 2, 3}) {
+      Session run = session(kChunk, make_worker(count));
+      run.sequence() = fork(at_early_);
+      compare_to_end(run, comparison, "other numbers of threads");
+    }
+    return std::move(comparison).check("threads", fmt::format("1, 2 and 3, from position {}", early_));
+  }
+
+  /// Greedy tokens after the reference's start, and the logits that each was chosen from.
+  struct Continuation {
+    std::vector<TokenId> tokens;
+    std::vector<float> logits;
+  };
+
+  /// Verifies blocks of up to `block` tokens as generate() does, without needing a vocabulary.
+  Continuation speculate(Session& session, int64_t block, const char* what) const {
+    SamplingOptions greedy;
+    greedy.temperature = 0.0;
+    Sampler sampler(greedy, model_->spec().vocab_size);
+    Continuation result;
+    std::vector<TokenId> history = session.tokens();
+    history.push_back(text_[static_cast<size_t>(start_)]);
+    const auto keep = [&](std::span<const float> row) {
+      result.logits.insert(result.logits.end(), row.begin(), row.end());
+    };
+    while (static_cast<int64_t>(result.tokens.size()) < kTail - kBeforeWrap) {
+      const int64_t left = kTail - kBeforeWrap - static_cast<int64_t>(result.tokens.size());
+      tell(what, static_cast<int64_t>(result.tokens.size()), kTail - kBeforeWrap);
+      std::vector<TokenId> guesses;
+      const int64_t wanted = std::min(block - 1, left - 1);
+      if (session.drafts() != nullptr && wanted > 0) guesses = session.drafts()->propose(history, wanted);
+      guesses.resize(std::min(guesses.size(), static_cast<size_t>(std::max<int64_t>(wanted, 0))));
+      keep_valid_guesses(guesses, model_->spec().vocab_size);
+      if (guesses.empty()) {
+        const auto row = session.decode(history.back());
+        keep(row);
+        history.push_back(sampler.pick(row, history));
+        result.tokens.push_back(history.back());
+        continue;
+      }
+      std::vector<TokenId> tokens{history.back()};
+      tokens.insert(tokens.end(), guesses.begin(), guesses.end());
+      session.verify(tokens, [&](const Step& step) {
+        const auto drawn = draw_from_verified(step, 0, guesses, sampler, history, [](TokenId) { return false; });
+        for (size_t row = 0; row < drawn.size(); ++row) keep(step.logits(0, static_cast<int64_t>(row)));
+        result.tokens.insert(result.tokens.end(), drawn.begin(), drawn.end());
+        return static_cast<int64_t>(drawn.size());
+      });
+    }
+    return result;
+  }
+
+  void compare(const Continuation& got, const Continuation& want, Comparison& comparison) const {
+    comparison.tokens(got.tokens, want.tokens);
+    const size_t rows = std::min(got.tokens.size(), want.tokens.size());
+    for (size_t row = 0; row < rows; ++row) {
+      comparison.rows(std::span(got.logits).subspan(row * vocab_, vocab_),
+                      std::span(want.logits).subspan(row * vocab_, vocab_));
+    }
+  }
+
+  VerifyCheck drafts() {
+    if (start_ + kTail > model_->spec().context_length || length() == start_)
+      return none("drafts", "too short a context");
+    Comparison comparison;
+    Session plain = session();
+    plain.sequence() = fork(at_start_);
+    const Continuation want = speculate(plain, 1, "decoding without drafts");
+    std::vector<TokenId> truth(text_.begin(), text_.begin() + start_ + 1);
+    truth.insert(truth.end(), want.tokens.begin(), want.tokens.end());
+    const auto with = [&](std::unique_ptr<Drafts> drafts, int64_t block, bool from_the_start) {
+      Session run = session();
+      run.attach_drafts(std::move(drafts));
+      if (from_the_start) {
+        run.prefill(part(0, start_), progress("the text with the drafter"));
+      } else {
+        run.sequence() = fork(at_start_);
+      }
+      compare(speculate(run, block, "decoding with drafts"), want, comparison);
+      comparison.caches(run.sequence(), plain.sequence(), layers_);
+    };
+    const int64_t vocab = model_->spec().vocab_size;
+    with(std::make_unique<KnownDrafts>(truth, std::vector<int64_t>{0}, vocab), 5, false);
+    with(std::make_unique<KnownDrafts>(truth, std::vector<int64_t>{16}, vocab), 16, false);
+    with(std::make_unique<KnownDrafts>(truth, std::vector<int64_t>{0, 1, 2, 3, 4}, vocab), 7, false);
+    with(make_ngram_drafts(), 8, false);
+    std::string remark = "always wrong, always right, in between, n-gram";
+    if (!options_.drafter.empty()) {
+      auto drafter = load_dflash_drafts(options_.drafter, model_, worker_);
+      const int64_t block = drafter->max_drafts() + 1;
+      with(std::move(drafter), block, true);
+      remark += ", and the drafter";
+    }
+    return std::move(comparison).check("drafts on and off", remark);
+  }
+
+  VerifyCheck snapshots() {
+    Comparison comparison;
+    int64_t taken = 0;
+    for (const int64_t position : {start_, start_ + kBeforeWrap - 1, start_ + kBeforeWrap, start_ + kBeforeWrap + 1}) {
+      if (position <= 0 || position >= length()) continue;
+      Session run = session();
+      run.sequence() = fork(at_start_);
+      if (position > start_) run.prefill(part(start_, position));
+      const auto snapshot = Snapshot::take(run);
+      Session restored = session(5);
+      snapshot->restore(restored);
+      compare_to_end(restored, comparison, "snapshots");
+      ++taken;
+    }
+    if (taken == 0) return none("snapshot and restore", "too short a context");
+    return std::move(comparison)
+        .check("snapshot and restore", fmt::format("at {} lengths from {} on, into chunks of 5", taken, start_));
+  }
+
+  VerifyCheck full_log() {
+    constexpr const char* kName = "ring against a full log";
+    if (window_ == 0) return none(kName, "no layer slides");
+    Comparison comparison;
+    Session run(model_, {.kv_dtype = options_.kv_dtype, .context = 0, .chunk = kChunk, .threads = options_.threads},
+                worker_);
+    Sequence log;
+    for (const LayerSpec& layer : layers_) {
+      log.caches.push_back(std::make_unique<FullKVCache>(
+          KVLayout{.n_kv_heads = layer.n_kv_heads, .head_dim = layer.head_dim, .dtype = options_.kv_dtype}));
+    }
+    run.sequence() = std::move(log);
+    compare_to_end(run, comparison, "a full log in place of the rings");
+    const bool wraps = length() > window_;
+    return std::move(comparison)
+        .check(kName, wraps ? fmt::format("every key kept, under the mask of window {}", window_)
+                            : fmt::format("the context ends before the window of {}", window_));
+  }
+
+  static VerifyCheck none(std::string name, std::string why) {
+    return {.name = std::move(name), .cases = 0, .largest = 0.0, .same = true, .remark = std::move(why)};
+  }
+
+  std::shared_ptr<const Model> model_;
+  const VerifyOptions& options_;
+  const std::vector<LayerSpec>& layers_;
+  int64_t window_;
+  size_t vocab_;
+  std::shared_ptr<Worker> worker_;
+  std::vector<TokenId> text_;
+  int64_t early_ = 0;          // where the check of threads starts
+  int64_t start_ = 0;          // where the tail starts
+  std::vector<float> logits_;  // of the tail, [length - start, vocab]
+  Sequence at_early_, at_start_, end_;
+};
+
+}  // namespace
+
+int64_t verify_length(const ModelSpec& spec) noexcept {
+  const int64_t window = largest_window(spec);
+  const int64_t wraps = window <= kSmallWindow ? 3 : 1;
+  const int64_t wanted = window > 0 ? wraps * window + kTail - kBeforeWrap : 4 * kTail;
+  return std::min(std::max(wanted, kTail), spec.context_length);
+}
+
+std::vector<VerifyCheck> verify_model(const std::shared_ptr<const Model>& model, const VerifyOptions& options) {
+  return Verification(model, options).run();
+}
+
+}  // namespace slipring
