@@ -1,10 +1,13 @@
 // `slipring verify` must pass on sound caches and find broken ones: the write-first bug, and a window short by one.
 #include "engine/verify.h"
 
+#include <cstring>
 #include <gtest/gtest.h>
 
 #include <slipring/full_kv_cache.h>
 #include <slipring/ring_kv_cache.h>
+
+#include "engine/state_bytes.h"
 
 namespace slipring::testing {
 namespace {
@@ -18,7 +21,7 @@ class BrokenRing final : public LayerCache {
  public:
   enum class Fault : uint8_t {
     write_first,  ///< a step of many tokens evicts before its own first queries have read
-    short_by_one  ///< the oldest key of the window is not seen
+    short_by_one  ///< the oldest key of the window is lost
   };
   BrokenRing(Fault fault, int64_t window, KVLayout layout)
       : LayerCache(layout, "BrokenRing"), fault_(fault), window_(window), ring_(window, window, layout) {}
@@ -31,8 +34,15 @@ class BrokenRing final : public LayerCache {
   KVView fetch_and_concat(const KVBlock& block) const override {
     KVView view = LayerCache::fetch_and_concat(block);
     if (offset_ < window_) return view;
-    const int64_t lost = fault_ == Fault::write_first ? block.query_len() : 2;
-    cut(view, view.first_position() + lost);
+    // What a query finds in slots that were written too early: new keys in the place of old ones.
+    const KVBlock sound = copy_positions(ring_, ring_.first_held());
+    k_ = sound.k().clone();
+    v_ = sound.v().clone();
+    const bool first = fault_ == Fault::write_first;
+    overwrite(k_, block.k(), first ? 0 : 1, first ? std::min(block.query_len(), window_) : 1);
+    overwrite(v_, block.v(), first ? 0 : 1, first ? std::min(block.query_len(), window_) : 1);
+    const KVRun own = view.runs.back();
+    view.runs = {{.k = k_.raw(), .v = v_.raw(), .first_position = ring_.first_held(), .count = window_}, own};
     return view;
   }
   using LayerCache::update;
@@ -51,27 +61,15 @@ class BrokenRing final : public LayerCache {
   }
 
  private:
-  /// Drops positions before `first`.
-  void cut(KVView& view, int64_t first) const {
-    const int64_t row = layout_.bytes();
-    std::vector<KVRun> kept;
-    for (KVRun run : view.runs) {
-      const int64_t drop = std::max<int64_t>(0, first - run.first_position);
-      if (drop >= run.count && run.first_position < offset_) continue;
-      if (drop > 0 && run.first_position < offset_) {
-        run.k = static_cast<const std::byte*>(run.k) + drop * row;
-        run.v = static_cast<const std::byte*>(run.v) + drop * row;
-        run.first_position += drop;
-        run.count -= drop;
-      }
-      kept.push_back(run);
-    }
-    view.runs = std::move(kept);
+  void overwrite(Tensor& held, const Tensor& block, int64_t first, int64_t count) const {
+    std::memcpy(static_cast<std::byte*>(held.raw()) + first * layout_.bytes(), block.raw(),
+                static_cast<size_t>(count * layout_.bytes()));
   }
 
   Fault fault_;
   int64_t window_;
   RingKVCache ring_;
+  mutable Tensor k_, v_;  // of the last view given out
 };
 
 VerifyOptions broken(BrokenRing::Fault fault) {
