@@ -148,7 +148,8 @@ Vocabulary read_gguf_vocabulary(const ModelFiles& files) {
   vocabulary.where = files.path().string();
   const std::string model = files.text(key("/tokenizer.ggml.model")).value_or("");
   if (model != "gpt2" && model != "llama") {
-    throw Error(ErrorCode::unsupported,
+    // A file without any vocabulary is no broken file: drafters need none of their own.
+    throw Error(model.empty() ? ErrorCode::not_found : ErrorCode::unsupported,
                 {vocabulary.where + ": tokenizer.ggml.model", "\"gpt2\" or \"llama\"",
                  model.empty() ? "no such key" : in_quotes(model), "use a model with a BPE tokenizer"});
   }
