@@ -37,7 +37,6 @@ class BlockChooser {
   Average propose_;                // seconds of guessing
   int64_t since_probe_ = 0;
   int64_t probe_every_;
-  bool probing_ = false;
 };
 
 }  // namespace slipring
