@@ -30,6 +30,15 @@ void send_error(Response& response, const ApiError& error) {
   if (error.status() == 401) response.set_header("WWW-Authenticate", "Bearer");
 }
 
+// Paths that nobody serves share one name, so that no client can fill the metrics.
+std::string metric_path(const std::string& path) {
+  for (const char* served : {"/v1/completions", "/v1/chat/completions", "/v1/models", "/tokenize", "/detokenize",
+                             "/health", "/metrics", "/debug/rings"}) {
+    if (path == served) return path;
+  }
+  return is_public("GET", path) ? "page" : "other";
+}
+
 ApiError as_api_error(const std::exception& error) {
   if (const auto* api = dynamic_cast<const ApiError*>(&error)) return *api;
   if (const auto* ours = dynamic_cast<const Error*>(&error)) return ApiError::from(*ours);
@@ -137,8 +146,7 @@ void HttpServer::Impl::configure() {
     }
   });
   http.set_logger([this](const Request& request, const Response& response) {
-    // Paths that nobody serves share one name, so that no client can fill the metrics.
-    metrics.count_request(response.status == 404 ? "other" : request.path, response.status);
+    metrics.count_request(metric_path(request.path), response.status);
   });
 }
 

@@ -16,7 +16,7 @@ struct HttpOptions {
   int port = 8080;  ///< 0: any that is free
   AccessRules access;
   int64_t max_body_bytes = int64_t{8} << 20;
-  std::chrono::seconds header_timeout{10};  ///< for a request to arrive
+  std::chrono::seconds header_timeout{10};  ///< silence while a request arrives
   std::chrono::seconds idle_timeout{5};     ///< between two requests of a connection
   std::chrono::seconds write_timeout{30};   ///< for a client to take what is sent
   std::chrono::seconds drain{20};           ///< for replies to end once the server is asked to stop

@@ -120,6 +120,18 @@ TEST(ChatTemplate, HostileTemplatesMeetTheirLimits) {
   refusal("{{ 9223372036854775807 + 1 }}", ErrorCode::invalid_argument);
   refusal("{{ (-9223372036854775807 - 1) // -1 }}", ErrorCode::invalid_argument);
   refusal("{{ 1 // 0 }}{{ 1 % 0 }}", ErrorCode::invalid_argument);
+  // Values and calls nested deeper than any stack.
+  const std::string loop = "{% set ns = namespace(s=1) %}{% for a in range(99999) %}";
+  refusal(loop + "{% set ns.s = [ns.s] %}{% endfor %}", ErrorCode::invalid_argument);
+  refusal(loop + "{% set ns.s = {'a': ns.s} %}{% endfor %}", ErrorCode::invalid_argument);
+  refusal(loop + "{% set ns.s = [[ns.s].copy] %}{% endfor %}", ErrorCode::invalid_argument);
+  refusal(loop + "{% for b in [ns.s] %}{% set ns.s = [loop] %}{% endfor %}{% endfor %}", ErrorCode::invalid_argument);
+  EXPECT_EQ(render(loop + "{% set ns.s = namespace(a=ns.s) %}{% endfor %}{% set ns.s = 1 %}done"), "done");
+  std::string deep = "{% macro m() %}{{ ";
+  for (int i = 0; i < 40; ++i) deep += "(1 + ";
+  deep += "m()";
+  for (int i = 0; i < 40; ++i) deep += ")";
+  refusal(deep + " }}{% endmacro %}{{ m() }}", ErrorCode::invalid_argument);
   // A namespace that holds itself prints as what it is and is freed (the address sanitizer watches).
   EXPECT_EQ(render("{% set ns = namespace() %}{% set ns.me = [ns] %}{{ ns.me }}"), "[<namespace>]");
 }

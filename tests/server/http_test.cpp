@@ -231,7 +231,10 @@ TEST_F(Http, TokenizeRingsAndMetrics) {
   EXPECT_EQ(rings["layers"].size(), 8U);
   EXPECT_EQ(rings["layers"][0]["capacity"], 128);
   EXPECT_EQ(rings["layers"][3]["kind"], "full");
+  client().Get("/anything/at/all");
+  client().Get("/anything/else", {{"Host", "evil.example"}});
   const std::string metrics = client().Get("/metrics")->body;
+  EXPECT_EQ(metrics.find("anything"), std::string::npos);
   EXPECT_NE(metrics.find("slipring_generated_tokens_total 3"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("slipring_http_requests_total{path=\"/v1/completions\",status=\"200\"} 1"), std::string::npos);
 }

@@ -56,6 +56,8 @@ Value make_namespace(Renderer& renderer, const Arguments& arguments) {
     for (const auto& [name, value] : arguments.positional[0].entries().entries) object->values.set(name, value);
   }
   for (const auto& [name, value] : arguments.named) object->values.set(name, value);
+  // All namespaces live as long as the rendering: their price keeps them few.
+  renderer.charge(4096);
   renderer.remember(object);
   return Value::object(std::move(object));
 }

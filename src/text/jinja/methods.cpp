@@ -112,6 +112,7 @@ class BoundMethod : public Object {
   BoundMethod(Value self, Method method) : self_(std::move(self)), method_(method) {}
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
+  int depth() const override { return self_.depth() + 1; }
   Value call(Renderer& renderer, const Arguments& arguments) override { return method_(renderer, self_, arguments); }
 
  private:

@@ -18,6 +18,11 @@ class Loop : public Object {
   explicit Loop(const std::vector<Value>& items) : items_(items) {}
   std::string_view type_name() const override { return "loop"; }
   void advance() { ++round_; }
+  int depth() const override {
+    int depth = 0;
+    for (const Value& item : items_) depth = std::max(depth, item.depth());
+    return depth + 1;
+  }
   std::optional<Value> attribute(std::string_view name) override;
 
  private:
@@ -27,7 +32,7 @@ class Loop : public Object {
 
   std::vector<Value> items_;
   int64_t round_ = -1;
-  std::optional<Value> last_changed_;
+  std::optional<std::string> last_changed_;  // as text: a value kept here could hold this loop
   std::shared_ptr<char> alive_ = std::make_shared<char>('\0');
 };
 
@@ -36,14 +41,14 @@ class Loop::Method : public Object {
   Method(Loop& loop, bool cycle) : loop_(loop), cycle_(cycle), alive_(loop.alive_) {}
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
-  Value call(Renderer&, const Arguments& arguments) override {
+  Value call(Renderer& renderer, const Arguments& arguments) override {
     if (alive_.expired()) refuse(kWhere, "a loop that is running", "a method of one that has ended");
     if (cycle_) {
       if (arguments.positional.empty()) refuse("loop.cycle", "at least one value", "none");
       return arguments.positional[static_cast<size_t>(loop_.round_) % arguments.positional.size()];
     }
-    Value now = Value::tuple(arguments.positional);
-    const bool changed = !loop_.last_changed_ || !equal(*loop_.last_changed_, now);
+    std::string now = renderer.text_of(Value::tuple(arguments.positional));
+    const bool changed = !loop_.last_changed_ || *loop_.last_changed_ != now;
     loop_.last_changed_ = std::move(now);
     return Value::boolean(changed);
   }
@@ -193,13 +198,28 @@ Renderer::CallLevel::CallLevel(Renderer& renderer) : renderer_(renderer) {
   ++renderer_.call_depth_;
 }
 
+// Counts a level of the tree walk, which recurses, for as long as it lives.
+class Renderer::Level {
+ public:
+  explicit Level(Renderer& renderer) : renderer_(renderer) {
+    if (renderer_.depth_ >= renderer_.limits_.depth) {
+      refuse(kWhere, "at most " + std::to_string(renderer_.limits_.depth) + " levels", "more");
+    }
+    ++renderer_.depth_;
+  }
+  ~Level() { --renderer_.depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  Renderer& renderer_;
+};
+
 Renderer::Renderer(RenderLimits limits, std::time_t now) : limits_(limits), now_(now) {}
 
 Renderer::~Renderer() {
-  // A namespace may hold itself: without this, such a ring of references would stay.
-  for (const auto& weak : remembered_) {
-    if (const auto object = weak.lock()) object->clear();
-  }
+  // A namespace may hold itself, or a chain of older ones. Emptied oldest first, none takes another with it.
+  for (const auto& object : remembered_) object->clear();
 }
 
 void Renderer::remember(const std::shared_ptr<Object>& object) {
@@ -263,6 +283,7 @@ Renderer::Flow Renderer::run(const Block& block, const ScopePtr& scope, std::str
 }
 
 Renderer::Flow Renderer::run_statement(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
+  const Level level(*this);
   charge(0);
   const auto inner = [&scope] {
     auto child = std::make_shared<Scope>();
@@ -395,6 +416,7 @@ Value Renderer::call(const Expr& expr, const ScopePtr& scope, const Value* calle
 }
 
 Value Renderer::evaluate(const Expr& expr, const ScopePtr& scope) {
+  const Level level(*this);
   charge(0);
   switch (expr.kind) {
     case Expr::Kind::literal:

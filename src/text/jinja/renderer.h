@@ -19,6 +19,7 @@ struct RenderLimits {
   size_t produced_bytes = size_t{512} << 20U;  ///< of all strings and lists made on the way, together
   size_t output_bytes = size_t{32} << 20U;     ///< of the result, and of any one string
   int call_depth = 60;                         ///< macros calling macros
+  int depth = 1000;                            ///< blocks and expressions within each other, across macros
 };
 
 /// Names of one block. Lookups go outwards; assignments stay inside.
@@ -49,7 +50,7 @@ class Renderer {
   Value make_string(std::string text);
   Value make_list(std::vector<Value> items);
   void charge(size_t bytes);
-  /// Remembers an object that may hold itself, so that the end of the rendering can empty it.
+  /// Keeps an object that may hold itself, or a long chain of its like, until the end of the rendering empties it.
   void remember(const std::shared_ptr<Object>& object);
   const RenderLimits& limits() const noexcept { return limits_; }
   std::time_t now() const noexcept { return now_; }
@@ -66,6 +67,7 @@ class Renderer {
   };
 
  private:
+  class Level;
   enum class Flow : uint8_t { next, leave_loop, next_round };
   using ScopePtr = std::shared_ptr<Scope>;
 
@@ -87,7 +89,8 @@ class Renderer {
   int64_t steps_ = 0;
   size_t produced_ = 0;
   int call_depth_ = 0;
-  std::vector<std::weak_ptr<Object>> remembered_;
+  int depth_ = 0;
+  std::vector<std::shared_ptr<Object>> remembered_;  // oldest first
   ScopePtr root_;
 };
 

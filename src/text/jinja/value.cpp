@@ -1,5 +1,6 @@
 #include "text/jinja/value.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -142,14 +143,36 @@ Value Object::call(Renderer&, const Arguments&) {
               {.where = "chat template", .expected = "something that can be called", .got = std::string(type_name())});
 }
 
+namespace {
+
+int checked_depth(int depth) {
+  if (depth <= kMaxValueDepth) return depth;
+  throw Error(ErrorCode::invalid_argument, {.where = "chat template",
+                                            .expected = "values at most " + std::to_string(kMaxValueDepth) + " deep",
+                                            .got = "a deeper one"});
+}
+
+std::shared_ptr<const List> make_items(std::vector<Value> items, bool tuple) {
+  int depth = 0;
+  for (const Value& item : items) depth = std::max(depth, item.depth());
+  return std::make_shared<const List>(List{std::move(items), tuple, checked_depth(depth + 1)});
+}
+
+}  // namespace
+
 Value Value::list(std::vector<Value> items) {
-  return Value(Data(std::make_shared<const List>(List{std::move(items), false})));
+  return Value(Data(make_items(std::move(items), false)));
 }
 Value Value::tuple(std::vector<Value> items) {
-  return Value(Data(std::make_shared<const List>(List{std::move(items), true})));
+  return Value(Data(make_items(std::move(items), true)));
 }
 Value Value::dict(Dict dict) {
+  checked_depth(dict.depth());
   return Value(Data(std::make_shared<const Dict>(std::move(dict))));
+}
+
+int Value::depth() const {
+  return is_list() ? items().depth : is_dict() ? entries().depth() : is_object() ? object().depth() : 0;
 }
 
 bool Value::truthy() const {
@@ -175,6 +198,7 @@ std::string_view Value::type_name() const {
 }
 
 void Dict::set(std::string key, Value value) {
+  depth_ = std::max(depth_, value.depth() + 1);
   const auto [place, added] = index_.try_emplace(key, entries.size());
   if (added) {
     entries.emplace_back(std::move(key), std::move(value));

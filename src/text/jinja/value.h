@@ -37,6 +37,8 @@ class Object {
   virtual Value call(Renderer& renderer, const Arguments& arguments);
   /// Lets go of all values held.
   virtual void clear() {}
+  /// Levels of lists and dictionaries below, as for Value::depth().
+  virtual int depth() const { return 0; }
 };
 
 struct List;
@@ -61,6 +63,7 @@ class Value {
   static Value integer(int64_t value) { return Value(Data(value)); }
   static Value number(double value) { return Value(Data(value)); }
   static Value string(std::string value) { return Value(Data(std::make_shared<const std::string>(std::move(value)))); }
+  /// These three throw Error{invalid_argument} for a value deeper than kMaxValueDepth.
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
   static Value dict(Dict dict);
@@ -89,6 +92,8 @@ class Value {
   double as_double() const { return is_float() ? std::get<double>(data_) : static_cast<double>(as_integer()); }
 
   bool truthy() const;
+  /// Levels of lists and dictionaries, this one included: what destroying it recurses into. At most kMaxValueDepth.
+  int depth() const;
   /// "string", "list", ... for messages.
   std::string_view type_name() const;
 
@@ -101,6 +106,7 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool tuple = false;
+  int depth = 1;
 };
 
 /// String keys in the order of their first insertion.
@@ -110,8 +116,10 @@ struct Dict {
   /// Replaces the value of a key that is there.
   void set(std::string key, Value value);
   const Value* find(std::string_view key) const;
+  int depth() const noexcept { return depth_; }
 
  private:
+  int depth_ = 1;
   std::unordered_map<std::string, size_t> index_;
 };
 
@@ -137,5 +145,7 @@ std::string to_json(const Value& value, const JsonStyle& style, size_t max_bytes
 /// @throws Error{invalid_argument} for text that is not JSON or nests deeper than kMaxJsonDepth
 Value from_json(std::string_view text);
 inline constexpr int kMaxJsonDepth = 100;
+/// Deepest nesting of values that a template can build.
+inline constexpr int kMaxValueDepth = 150;
 
 }  // namespace slipring::jinja
