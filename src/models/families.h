@@ -16,6 +16,7 @@ struct Family {
 extern const Family kCohere2;
 extern const Family kGemma2;
 extern const Family kGemma3;
+extern const Family kGptOss;
 extern const Family kLlama;
 extern const Family kMuseGlimmer;
 extern const Family kOlmo3;

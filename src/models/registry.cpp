@@ -20,6 +20,8 @@ constexpr std::array kFamilies = {
     Entry{"gemma2", &kGemma2},
     Entry{"gemma3", &kGemma3},
     Entry{"gemma3_text", &kGemma3},
+    Entry{"gpt-oss", &kGptOss},
+    Entry{"gpt_oss", &kGptOss},
     Entry{"llama", &kLlama},
     Entry{"mistral", &kLlama},
     Entry{"muse-glimmer", &kMuseGlimmer},

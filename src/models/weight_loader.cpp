@@ -93,8 +93,9 @@ Linear WeightLoader::linear_rows(Names name, int64_t whole, int64_t first, int64
 }
 
 Tensor part_of(const Tensor& tensor, int64_t index) {
-  const Shape& whole = tensor.shape();
-  const Shape shape = whole.rank() == 3 ? Shape{whole[1], whole[2]} : Shape{whole[1]};
+  std::vector<int64_t> dims;
+  for (int axis = 1; axis < tensor.shape().rank(); ++axis) dims.push_back(tensor.shape()[axis]);
+  const Shape shape{std::span<const int64_t>(dims)};
   const auto* bytes = static_cast<const std::byte*>(tensor.raw()) + index * bytes_of(tensor.dtype(), shape.elements());
   return Tensor::view(tensor.dtype(), shape, bytes);
 }

@@ -176,6 +176,9 @@ std::span<const float> NativeOps::data(const Value& value) const {
   const Slot& source = slot(value);
   return {source.values, static_cast<size_t>(source.rows * source.cols)};
 }
+float* NativeOps::out(const Value& value) {
+  return slot(value).out();
+}
 int64_t NativeOps::rows(const Value& value) const {
   return slot(value).rows;
 }

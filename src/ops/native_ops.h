@@ -80,6 +80,7 @@ class NativeOps final : public Ops {
   Value scale(Value x, float factor) override;
   Value softcap(Value x, float cap) override;
   Value columns(const Value& x, int64_t first, int64_t count) override;
+  Value moe(const Value& x, const Mixture& mixture) override;
   Value logit_rows(const Value& x) override;
   KVHandle fetch_and_concat(int layer, const Value& k, const Value& v) override;
   void update(int layer, const Value& k, const Value& v) override;
@@ -97,6 +98,7 @@ class NativeOps final : public Ops {
   void release(int32_t id) noexcept override;
   Slot& slot(const Value& value) const;
   Value make(int64_t rows, int64_t cols);
+  float* out(const Value& value);  ///< what a value that was just made is written to
   /// x itself if this is its last handle, a new value of the same shape otherwise.
   Value reuse(Value x);
   const RopeTable& rope_table(const Rope& rope);

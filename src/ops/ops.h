@@ -74,6 +74,9 @@ class Ops {
   virtual Value scale(Value x, float factor) = 0;
   virtual Value softcap(Value x, float cap) = 0;                            ///< cap * tanh(x / cap)
   virtual Value columns(const Value& x, int64_t first, int64_t count) = 0;  ///< x[:, first : first + count]
+  /// Feed-forward by a mixture of experts. A row's bits depend neither on the other rows nor on which experts they
+  /// take.
+  virtual Value moe(const Value& x, const Mixture& mixture) = 0;
   /// The rows whose logits the step's caller asked for: every one, the last of each sequence, or none.
   virtual Value logit_rows(const Value& x) = 0;
 

@@ -25,6 +25,23 @@ struct Linear {
   int64_t in_features() const noexcept { return matrix.cols(); }
 };
 
+/// One expert: the gated feed-forward layer of a mixture. Their names carry the expert's number.
+struct Expert {
+  Linear gate, up;  ///< [inner, hidden_size]
+  Linear down;      ///< [hidden_size, inner]
+};
+
+/// A mixture of experts as gpt-oss has it: `router` scores all experts, the best `experts_per_token` take part,
+/// weighted by a softmax over their own scores. An expert is down((up' + 1) * gate' * sigmoid(alpha * gate')), where
+/// gate' = min(gate, limit) and up' = up between -limit and limit.
+struct Mixture {
+  Linear router;  ///< [n_experts, hidden_size]
+  std::vector<Expert> experts;
+  int experts_per_token = 0;
+  float alpha = 1.702F;
+  float limit = 7.0F;
+};
+
 enum class NormKind : uint8_t { rms, layer };
 
 /// A normalisation over `size` elements; a row may hold several such groups (heads), each normalised alone.

@@ -56,6 +56,12 @@ class Inference {
         return cache();
       case OpKind::attention:
         return attention();
+      case OpKind::moe: {
+        arity(1);
+        const int64_t width = attribute<MixtureUse>().mixture->router.in_features();
+        require(cols(0) == width, fmt::format("[T, {}] for a mixture", width));
+        return type(0);
+      }
     }
     throw Error(ErrorCode::internal, {.where = "program", .expected = "an op", .got = "none", .advice = {}});
   }

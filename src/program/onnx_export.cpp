@@ -220,6 +220,8 @@ class Lowering {
         return read(step);
       case OpKind::attention:
         return attention(step);
+      case OpKind::moe:
+        return program_.check_writable();
     }
   }
   void set(const Node& step, OnnxName name) { names_[at(step.output)] = std::move(name); }

@@ -15,9 +15,9 @@ SymInt offset_dim() {
 }
 
 std::string_view to_string(OpKind kind) noexcept {
-  constexpr std::string_view kNames[] = {"token_ids",  "input_embeddings", "embedding", "linear", "norm",     "rope",
-                                         "gated",      "sigmoid_gate",     "add",       "scale",  "softcap",  "columns",
-                                         "logit_rows", "concat",           "write",     "read",   "attention"};
+  constexpr std::string_view kNames[] = {
+      "token_ids", "input_embeddings", "embedding", "linear",     "norm",   "rope",  "gated", "sigmoid_gate", "add",
+      "scale",     "softcap",          "columns",   "logit_rows", "concat", "write", "read",  "attention",    "moe"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -51,6 +51,14 @@ std::string Program::value_name(ValueId id) const {
 
 const Linear& Program::linear(int32_t constant) const {
   return *std::get<std::shared_ptr<const Linear>>(constants[static_cast<size_t>(constant)].weight);
+}
+
+void Program::check_writable() const {
+  if (count(OpKind::moe) == 0) return;
+  throw Error(ErrorCode::unsupported, {.where = "program " + name,
+                                       .expected = "ops that exported files can hold",
+                                       .got = "moe, a mixture of experts",
+                                       .advice = "run the model itself"});
 }
 
 bool Program::has_ring() const noexcept {

@@ -37,10 +37,11 @@ enum class OpKind : uint8_t {
   softcap,
   columns,
   logit_rows,
-  concat,    ///< state, k, v -> kv: the state as it stands, then the step's own keys
-  write,     ///< state, k, v -> the state's next version
-  read,      ///< state -> kv
-  attention  ///< q, kv
+  concat,     ///< state, k, v -> kv: the state as it stands, then the step's own keys
+  write,      ///< state, k, v -> the state's next version
+  read,       ///< state -> kv
+  attention,  ///< q, kv
+  moe         ///< x
 };
 std::string_view to_string(OpKind kind) noexcept;
 
@@ -124,8 +125,12 @@ struct AttentionUse {
   bool both_ways = false;
   int32_t sinks = -1;  ///< constant, or -1
 };
+/// A mixture's weights are no constants: a program that has one runs, but is not written to files.
+struct MixtureUse {
+  std::shared_ptr<const Mixture> mixture;
+};
 using Attributes = std::variant<std::monostate, WeightUse, NormUse, RopeUse, GatedUse, FactorUse, ColumnsUse,
-                                LogitRowsUse, WriteUse, AttentionUse>;
+                                LogitRowsUse, WriteUse, AttentionUse, MixtureUse>;
 
 struct Node {
   OpKind op = OpKind::token_ids;
@@ -168,6 +173,8 @@ struct Program {
   const Linear& linear(int32_t constant) const;
   bool has_ring() const noexcept;
   int count(OpKind op) const noexcept;
+  /// @throws Error{unsupported} naming an op that no file can hold: moe
+  void check_writable() const;
 };
 
 /// What the caller of a program must keep to. Derived from its nodes, never declared: a file cannot lie about it.

@@ -136,6 +136,9 @@ void Replay::run_node(size_t index) {
     case OpKind::columns:
       result = ops_.columns(input(0), node.get<ColumnsUse>().first, node.get<ColumnsUse>().count);
       break;
+    case OpKind::moe:
+      result = ops_.moe(input(0), *node.get<MixtureUse>().mixture);
+      break;
     case OpKind::logit_rows:
       result = ops_.logit_rows(input(0));
       break;

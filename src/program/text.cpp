@@ -89,6 +89,11 @@ NodeText node_text(const Node& node) {
             fmt::format(" {{n_heads={}, scale={}, softcap={}, window={}, both_ways={}}}", use->n_heads, use->scale,
                         use->softcap, use->window, use->both_ways ? 1 : 0)};
   }
+  if (const auto* use = std::get_if<MixtureUse>(&node.attributes)) {
+    return {
+        {},
+        fmt::format(" {{experts={}, per_token={}}}", use->mixture->experts.size(), use->mixture->experts_per_token)};
+  }
   return {};
 }
 

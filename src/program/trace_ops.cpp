@@ -170,6 +170,10 @@ Value TraceOps::columns(const Value& x, int64_t first, int64_t count) {
   return value(OpKind::columns, {x.id()}, ColumnsUse{.first = first, .count = count});
 }
 
+Value TraceOps::moe(const Value& x, const Mixture& mixture) {
+  return value(OpKind::moe, {x.id()}, MixtureUse{std::shared_ptr<const Mixture>(options_.weights, &mixture)});
+}
+
 Value TraceOps::logit_rows(const Value& x) {
   return value(OpKind::logit_rows, {x.id()}, LogitRowsUse{options_.logits});
 }

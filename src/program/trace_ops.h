@@ -71,6 +71,7 @@ class TraceOps final : public Ops {
   Value scale(Value x, float factor) override;
   Value softcap(Value x, float cap) override;
   Value columns(const Value& x, int64_t first, int64_t count) override;
+  Value moe(const Value& x, const Mixture& mixture) override;
   Value logit_rows(const Value& x) override;
   KVHandle fetch_and_concat(int layer, const Value& k, const Value& v) override;
   void update(int layer, const Value& k, const Value& v) override;

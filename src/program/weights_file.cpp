@@ -35,6 +35,7 @@ const void* identity(const Constant& constant) {
 std::vector<Job> collect(std::span<const Program* const> programs) {
   std::map<std::string, Job> jobs;
   for (const Program* program : programs) {
+    program->check_writable();
     for (const Constant& constant : program->constants) {
       for (WeightPart& part : weight_parts(*program, constant)) {
         const auto [found, is_new] = jobs.emplace(part.name, Job{part, &constant});

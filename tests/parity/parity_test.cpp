@@ -179,6 +179,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Folder);
 // to the logits of this random model; the float32 file must match the reference like the folder.
 struct GgufCase {
   const char* file;
+  const char* folder;  ///< whose reference it has
   double tolerance;
 };
 
@@ -189,7 +190,7 @@ TEST_P(Gguf, LogitsAreTheReferenceAndTheBitsDoNotDependOnTheChunk) {
   const auto path = root / "gguf" / GetParam().file;
   if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
   const auto model = Model::load(path);
-  const TensorFile expected(root / "muse-glimmer/case.safetensors");
+  const TensorFile expected(root / GetParam().folder / "case.safetensors");
   const auto ids = expected.ids("input_ids");
   const auto whole = all_logits(model, ids, {.chunk = 4096, .threads = 2});
   const double worst = worst_difference(whole, expected, model->spec().vocab_size);
@@ -204,15 +205,21 @@ TEST_P(Gguf, LogitsAreTheReferenceAndTheBitsDoNotDependOnTheChunk) {
   EXPECT_TRUE(same_bits(decoded_logits(model, ids, {.threads = 2}), whole));
 }
 
-INSTANTIATE_TEST_SUITE_P(Parity, Gguf,
-                         ::testing::Values(GgufCase{"muse-glimmer-f32.gguf", 1e-4},
-                                           GgufCase{"muse-glimmer-f16.gguf", 0.1},
-                                           GgufCase{"muse-glimmer-q8_0.gguf", 2.5}),
-                         [](const ::testing::TestParamInfo<GgufCase>& parameter) {
-                           std::string name = fs::path(parameter.param.file).stem().string();
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Parity, Gguf,
+    ::testing::Values(GgufCase{"muse-glimmer-f32.gguf", "muse-glimmer", 1e-4},
+                      GgufCase{"muse-glimmer-f16.gguf", "muse-glimmer", 0.1},
+                      GgufCase{"muse-glimmer-q8_0.gguf", "muse-glimmer", 2.5},
+                      GgufCase{"gemma2-f32.gguf", "gemma2", 1e-4}, GgufCase{"gpt-oss-f16.gguf", "gpt-oss", 0.02},
+                      // Not in the repository; tools/fixture_to_gguf.py writes them.
+                      GgufCase{"gpt-oss-f32.gguf", "gpt-oss", 1e-4}, GgufCase{"phi3-f32.gguf", "phi3", 1e-4},
+                      GgufCase{"olmo3-f32.gguf", "olmo3", 1e-4}, GgufCase{"cohere2-f32.gguf", "cohere2", 1e-4},
+                      GgufCase{"mistral-f32.gguf", "mistral", 1e-4}),
+    [](const ::testing::TestParamInfo<GgufCase>& parameter) {
+      std::string name = fs::path(parameter.param.file).stem().string();
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace slipring::testing
