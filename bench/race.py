@@ -39,20 +39,28 @@ class LlamaCpp:
                                      n_threads_batch=threads, verbose=False, flash_attn=flash, logits_all=False)
         self.vocab = self.llama.n_vocab()
 
-    def round(self, depth: int) -> dict[str, float]:
+    def fill(self, depth: int) -> None:
+        """Brings the context to `depth` tokens (one, for depth 0: decoding needs something to stand on)."""
         import numpy as np
-        tokens = np.random.default_rng(1).integers(0, self.vocab, depth + max(PROMPT, DECODE + 1)).tolist()
-        result = {}
+        self.tokens = np.random.default_rng(1).integers(0, self.vocab, depth + max(PROMPT, DECODE) + 1).tolist()
+        self.depth = max(depth, 1)
         self.llama.reset()
-        if depth:
-            self.llama.eval(tokens[:depth])
+        self.llama.eval(self.tokens[:self.depth])
+
+    def back(self, length: int) -> None:
+        """Drops what was added after `length` tokens; the peer keeps all positions of sliding layers, so nothing is lost."""
+        self.llama._ctx.kv_cache_seq_rm(-1, length, -1)
+        self.llama.n_tokens = length
+
+    def round(self) -> dict[str, float]:
+        depth, result = self.depth, {}
+        self.back(depth if depth > 1 else 0)
         start = time.perf_counter()
-        self.llama.eval(tokens[depth:depth + PROMPT])
+        self.llama.eval(self.tokens[depth:depth + PROMPT])
         result["prefill_tok_s"] = PROMPT / (time.perf_counter() - start)
-        self.llama.reset()
-        self.llama.eval(tokens[:max(depth, 1)])
+        self.back(depth)
         start = time.perf_counter()
-        for token in tokens[depth:depth + DECODE]:
+        for token in self.tokens[depth:depth + DECODE]:
             self.llama.eval([token])
         result["decode_tok_s"] = DECODE / (time.perf_counter() - start)
         return result
@@ -70,14 +78,15 @@ def race(args: argparse.Namespace) -> list[dict]:
             theirs: dict[bool, dict[str, list[float]]] = {f: {"prefill_tok_s": [], "decode_tok_s": []} for f in peers}
             share = []
             for peer in peers.values():
-                peer.round(min(depth, 64))  # warm
+                peer.fill(depth)
+                peer.round()  # warm
             for index in range(args.rounds):
                 mine = slipring_round(args.slipring, path, args.threads, depth)
                 share.append(mine["bandwidth_share"])
                 for key in ours:
                     ours[key].append(mine[key])
                 for flash, peer in peers.items():
-                    for key, value in peer.round(depth).items():
+                    for key, value in peer.round().items():
                         theirs[flash][key].append(value)
                 print(f"{name} depth {depth} round {index + 1}/{args.rounds}: slipring {mine['prefill_tok_s']:.0f} / "
                       f"{mine['decode_tok_s']:.1f}", file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@
 #include <slipring/error.h>
 #include <slipring/sampling.h>
 #include <slipring/session.h>
+#include <slipring/snapshot.h>
 
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -69,6 +70,7 @@ double seconds_of(const std::function<void()>& work) {
 DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
   const int64_t vocab = session.model().spec().vocab_size;
   const auto past = random_tokens(depth, vocab, 1);
+  const auto start = random_tokens(1, vocab, 4);
   const auto prompt = random_tokens(flags.prompt, vocab, 2);
   const auto next = random_tokens(flags.generate, vocab, 3);
   DepthResult result;
@@ -76,17 +78,20 @@ DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
   std::vector<double> prefill;
   std::vector<double> decode;
   ProgressLine progress(fmt::format("depth {}", depth));
+  session.clear();
+  // At depth 0 decoding still needs a token to stand on.
+  session.prefill(depth > 0 ? std::span(past) : std::span(start), [&](int64_t done, int64_t total) {
+    progress.show(done, total);
+    return !interrupted();
+  });
+  const auto at_depth = Snapshot::take(session);
   // One round more than counted: the first warms caches and buffers up.
   for (int round = 0; round <= flags.repetitions; ++round) {
     for (const bool decoding : {false, true}) {
-      session.clear();
-      if (depth > 0) {
-        session.prefill(past, [&](int64_t done, int64_t total) {
-          progress.show(done, total);
-          return !interrupted();
-        });
-      } else if (decoding && !next.empty()) {
-        session.prefill({next.data(), 1});
+      if (depth > 0 || decoding) {
+        at_depth->restore(session);
+      } else {
+        session.clear();
       }
       const double seconds = seconds_of([&] {
         if (!decoding) {
