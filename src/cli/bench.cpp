@@ -49,6 +49,8 @@ struct DepthResult {
   int64_t depth = 0;
   Spread prefill;  // tokens a second
   Spread decode;
+  Spread bandwidth;  // bytes a second that this machine read from memory, measured before and after each decode
+  double bandwidth_share = 0.0;
   int64_t kv_bytes = 0;
 };
 
@@ -67,7 +69,15 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
+// Bytes that one decoded token must read: every weight but the embedding table's other rows, and the keys and values in
+// sight.
+double bytes_a_token(const Model& model, int64_t kv_bytes) {
+  const Linear& table = model.decoder().embedding_table();
+  const int64_t lookup = model.decoder().ties_embeddings() ? 0 : table.matrix.bytes();
+  return static_cast<double>(model.weight_bytes() - lookup + kv_bytes);
+}
+
+DepthResult measure(Session& session, ReadProbe& probe, const BenchFlags& flags, int64_t depth) {
   const int64_t vocab = session.model().spec().vocab_size;
   const auto past = random_tokens(depth, vocab, 1);
   const auto start = random_tokens(1, vocab, 4);
@@ -77,6 +87,8 @@ DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
   result.depth = depth;
   std::vector<double> prefill;
   std::vector<double> decode;
+  std::vector<double> bandwidth;
+  std::vector<double> shares;
   ProgressLine progress(fmt::format("depth {}", depth));
   session.clear();
   // At depth 0 decoding still needs a token to stand on.
@@ -93,6 +105,11 @@ DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
       } else {
         session.clear();
       }
+      // On a shared machine the bandwidth changes from second to second: it is measured around what is compared with
+      // it.
+      ThreadPool& pool = session.worker()->pool;
+      const auto read_now = [&] { return std::max(probe.bytes_per_s(pool), probe.bytes_per_s(pool)); };
+      const double before = decoding ? read_now() : 0.0;
       const double seconds = seconds_of([&] {
         if (!decoding) {
           if (flags.prompt > 0) session.prefill(prompt);
@@ -100,23 +117,23 @@ DepthResult measure(Session& session, const BenchFlags& flags, int64_t depth) {
         }
         for (const TokenId token : next) session.decode(token);
       });
+      const double after = decoding ? read_now() : 0.0;
       if (round == 0) continue;
       const int64_t tokens = decoding ? flags.generate : flags.prompt;
       if (tokens > 0) (decoding ? decode : prefill).push_back(static_cast<double>(tokens) / seconds);
+      if (!decoding || tokens == 0) continue;
+      bandwidth.push_back((before + after) / 2);
+      shares.push_back(decode.back() * bytes_a_token(session.model(), session.kv_bytes_held()) / bandwidth.back());
     }
   }
   if (!prefill.empty()) result.prefill = spread(std::move(prefill));
-  if (!decode.empty()) result.decode = spread(std::move(decode));
+  if (!decode.empty()) {
+    result.decode = spread(std::move(decode));
+    result.bandwidth = spread(std::move(bandwidth));
+    result.bandwidth_share = spread(std::move(shares)).median;
+  }
   result.kv_bytes = session.kv_bytes_held();
   return result;
-}
-
-// Bytes that one decoded token must read: every weight but the embedding table's other rows, and the keys and values in
-// sight.
-double bytes_a_token(const Model& model, const DepthResult& result) {
-  const Linear& table = model.decoder().embedding_table();
-  const int64_t lookup = model.decoder().ties_embeddings() ? 0 : table.matrix.bytes();
-  return static_cast<double>(model.weight_bytes() - lookup + result.kv_bytes);
 }
 
 nlohmann::json as_json(const Spread& s) {
@@ -139,32 +156,32 @@ void bench(const BenchFlags& flags) {
                           .context = 0,
                           .chunk = flags.chunk,
                           .threads = flags.model.threads});
-  const double bandwidth = measure_roofline(session.worker()->pool).read_bytes_per_s;
+  ReadProbe probe;
   nlohmann::json all = nlohmann::json::array();
   if (!flags.json) {
-    fmt::print("{}, {} threads, keys and values {}, {} repetitions, read bandwidth {:.1f} GB/s\n",
-               model->path().string(), session.worker()->pool.threads(), flags.kv, flags.repetitions, bandwidth / 1e9);
-    fmt::print("{:>8}  {:>30}  {:>30}  {:>9}  {:>10}\n", "depth",
+    fmt::print("{}, {} threads, keys and values {}, {} repetitions\n", model->path().string(),
+               session.worker()->pool.threads(), flags.kv, flags.repetitions);
+    fmt::print("{:>8}  {:>30}  {:>30}  {:>17}  {:>10}\n", "depth",
                fmt::format("prefill {} tok/s (min-max)", flags.prompt),
-               fmt::format("decode {} tok/s (min-max)", flags.generate), "bandwidth", "KV memory");
+               fmt::format("decode {} tok/s (min-max)", flags.generate), "read GB/s (share)", "KV memory");
   }
   for (const int64_t depth : flags.depths) {
-    const DepthResult r = measure(session, flags, depth);
-    const double share = r.decode.median * bytes_a_token(*model, r) / bandwidth;
+    const DepthResult r = measure(session, probe, flags, depth);
     if (flags.json) {
       all.push_back({{"depth", depth},
                      {"prefill_tok_s", r.prefill.median},
                      {"decode_tok_s", r.decode.median},
                      {"prefill_spread", as_json(r.prefill)},
                      {"decode_spread", as_json(r.decode)},
-                     {"bandwidth_share", share},
-                     {"read_bandwidth", bandwidth},
+                     {"bandwidth_share", r.bandwidth_share},
+                     {"read_bandwidth", r.bandwidth.median},
                      {"kv_bytes", r.kv_bytes},
                      {"threads", session.worker()->pool.threads()}});
       continue;
     }
     const auto text = [](const Spread& s) { return fmt::format("{:.1f} ({:.1f}-{:.1f})", s.median, s.least, s.most); };
-    fmt::print("{:>8}  {:>30}  {:>30}  {:>8.0f}%  {:>10}\n", depth, text(r.prefill), text(r.decode), 100 * share,
+    fmt::print("{:>8}  {:>30}  {:>30}  {:>17}  {:>10}\n", depth, text(r.prefill), text(r.decode),
+               fmt::format("{:.1f} ({:.0f} %)", r.bandwidth.median / 1e9, 100 * r.bandwidth_share),
                human_bytes(r.kv_bytes));
   }
   if (flags.json) fmt::print("{}\n", all.dump());

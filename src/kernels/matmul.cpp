@@ -43,6 +43,29 @@ struct Job {
   int64_t end;  ///< tiles of this and all earlier outputs
 };
 
+struct Place {
+  const Job* job;
+  int64_t tile;  ///< within the job
+};
+
+Place find(const std::vector<Job>& jobs, int64_t tile) {
+  const Job* job = jobs.data();
+  while (tile >= job->end) ++job;
+  return {job, job == jobs.data() ? tile : tile - job[-1].end};
+}
+
+/// Lets waiting workers fetch what the next multiplication will probably begin with: between two of them, while one
+/// thread computes norms and the like, memory would do nothing.
+void announce(const std::vector<Job>& jobs, int64_t items, int64_t tiles, ThreadPool& pool) {
+  if (pool.threads() == 1) return;
+  std::vector<const uint8_t*> starts;
+  for (int worker = 0; worker < pool.threads(); ++worker) {
+    const Place place = find(jobs, std::min(pool.first_item(items, worker), items - 1) % tiles);
+    starts.push_back(place.job->output->weight->tile(place.tile));
+  }
+  pool.will_read(pool.read_ahead().reading(starts));
+}
+
 }  // namespace
 
 QuantisedTile quantised_tile(DType dtype) {
@@ -79,12 +102,10 @@ void matmul(Activations& x, std::span<const MatmulOutput> outputs, ThreadPool& p
   const int64_t row_bytes = x.cols() * (interleaved != nullptr ? 4 : 1);
   const int64_t fitting = std::max(kRowTile, kActivationBytes / std::max<int64_t>(1, row_bytes) / kRowTile * kRowTile);
   const int64_t passes = (rows + fitting - 1) / fitting;
+  announce(jobs, passes * tiles, tiles, pool);
   pool.parallel_for(passes * tiles, [&](int64_t item, int) {
     const int64_t pass = item / tiles;
-    int64_t tile = item % tiles;
-    const Job* job = jobs.data();
-    while (tile >= job->end) ++job;
-    if (job != jobs.data()) tile -= job[-1].end;
+    const auto [job, tile] = find(jobs, item % tiles);
     const PackedMatrix& weight = *job->output->weight;
     const uint8_t* packed = weight.tile(tile);
     const int64_t last = std::min(rows, (pass + 1) * fitting);

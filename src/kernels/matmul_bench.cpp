@@ -9,6 +9,7 @@
 #include "kernels/random_weights.h"
 #include "kernels/roofline.h"
 #include "kernels/targets.h"
+#include "tensor/shared_pages.h"
 
 namespace slipring {
 namespace {
@@ -59,6 +60,30 @@ void multiply(benchmark::State& state, DType dtype, int64_t n, int64_t cols, int
   state.counters["%peak"] = Counter(macs / peak * 100, Counter::kIsRate);
 }
 
+/// Decode as a model does it: one matrix of [1536, 1536] after another, each multiplied in its own parallel region.
+void decode_layers(benchmark::State& state, DType dtype) {
+  constexpr int64_t kMatrices = 48;
+  constexpr int64_t kCols = 1536;
+  const Tensor panel = repeated_weights(dtype, kCols, kCols);
+  std::vector<PackedMatrix> weights;
+  {
+    const SharedPages huge;
+    for (int64_t i = 0; i < kMatrices; ++i) weights.push_back(PackedMatrix::pack(panel, pool()));
+  }
+  const std::vector<float> x = testing::random_activations(kCols, 3);
+  std::vector<float> y(static_cast<size_t>(kCols));
+  for (auto _ : state) {
+    for (const PackedMatrix& weight : weights) {
+      Activations activations(x.data(), 1, kCols);
+      const MatmulOutput output{&weight, y.data()};
+      matmul(activations, {&output, 1}, pool());
+    }
+    benchmark::DoNotOptimize(y.data());
+  }
+  state.counters["GB/s"] = benchmark::Counter(
+      static_cast<double>(state.iterations() * kMatrices * weights[0].bytes()) * 1e-9, benchmark::Counter::kIsRate);
+}
+
 void pack(benchmark::State& state, DType dtype) {
   const Tensor weights = repeated_weights(dtype, 32768, 1536);
   for (auto _ : state) benchmark::DoNotOptimize(PackedMatrix::pack(weights, pool()));
@@ -71,6 +96,15 @@ void empty_region(benchmark::State& state) {
   for (auto _ : state) pool().parallel_for(pool().threads(), [](int64_t, int) {});
 }
 
+/// The roof of decode, to be run in between: --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+void read_memory(benchmark::State& state) {
+  ReadProbe probe;
+  for (auto _ : state) probe.bytes_per_s(pool());
+  state.counters["GB/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(ReadProbe::kBytes) * 1e-9,
+                         benchmark::Counter::kIsRate);
+}
+
 void register_all() {
   benchmark::AddCustomContext("slipring target", current_target());
   benchmark::AddCustomContext("threads", std::to_string(pool().threads()));
@@ -78,12 +112,14 @@ void register_all() {
   benchmark::AddCustomContext("float GMAC/s", std::to_string(roof().float_macs_per_s * 1e-9));
   benchmark::AddCustomContext("quantised GMAC/s", std::to_string(roof().quantised_macs_per_s * 1e-9));
   benchmark::RegisterBenchmark("parallel_for/empty", empty_region)->UseRealTime();
+  benchmark::RegisterBenchmark("read", read_memory)->UseRealTime()->Unit(benchmark::kMillisecond);
   for (const DType dtype : testing::weight_types()) {
     const std::string name(to_string(dtype));
     const auto add = [&](const std::string& kind, auto function) {
       benchmark::RegisterBenchmark((kind + "/" + name).c_str(), function)->UseRealTime()->Unit(benchmark::kMillisecond);
     };
     add("decode", [dtype](benchmark::State& state) { multiply(state, dtype, 65536, 1536, 1); });
+    add("decode_layers", [dtype](benchmark::State& state) { decode_layers(state, dtype); });
     add("verify8", [dtype](benchmark::State& state) { multiply(state, dtype, 65536, 1536, 8); });
     add("prefill512", [dtype](benchmark::State& state) { multiply(state, dtype, 4608, 1536, 512); });
     add("prefill512_long_rows", [dtype](benchmark::State& state) { multiply(state, dtype, 1536, 4608, 512); });

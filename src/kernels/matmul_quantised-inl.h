@@ -341,6 +341,8 @@ void QuantisedRows(const uint8_t* tile, size_t cols, const ActivationBlocks& x, 
   const uint8_t* planes = tile + L.scales_per_tile(static_cast<int64_t>(cols));
   const size_t blocks = cols / kBlock;
   const auto stride = static_cast<size_t>(x.stride);
+  // The next tile's scales lie between what is fetched for this tile and for the next one.
+  for (const uint8_t* line = tile; line < planes; line += 64) __builtin_prefetch(line + kPrefetchBytes, 0, 2);
   for (size_t part = 0; part < kHalves; part += kTogether) {
     ScaleReader<L> scales[kTogether];
     VF sums[kTogether][kRows];

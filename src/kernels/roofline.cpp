@@ -8,11 +8,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <vector>
 
-#include <slipring/tensor.h>
+#include "tensor/shared_pages.h"
 
 HWY_BEFORE_NAMESPACE();
 #if HWY_TARGET == HWY_AVX3_DL
@@ -29,7 +28,7 @@ uint32_t ReadAll(const uint8_t* data, size_t bytes) {
   const size_t step = hn::Lanes(d) * sizeof(uint32_t);
   auto sums = hn::Zero(d);
   for (size_t i = 0; i + kVectors * step <= bytes; i += kVectors * step) {
-    for (size_t line = 0; line < kVectors * step; line += 64) hwy::Prefetch(data + i + 4096 + line);
+    for (size_t line = 0; line < kVectors * step; line += 64) __builtin_prefetch(data + i + 8192 + line, 0, 2);
     for (size_t v = 0; v < kVectors; ++v) {
       sums = hn::Xor(sums, hn::LoadU(d, reinterpret_cast<const uint32_t*>(data + i + v * step)));
     }
@@ -98,41 +97,57 @@ HWY_EXPORT(ReadAll);
 HWY_EXPORT(FloatLoop);
 HWY_EXPORT(QuantisedLoop);
 
-/// Best rate of several runs of `once` on all threads; once(worker index) returns the work it did.
+/// Rate of one run of `once` on all threads; once(worker index) returns the work it did.
+template <class Once>
+double rate(ThreadPool& pool, const Once& once) {
+  std::vector<double> work(static_cast<size_t>(pool.threads()), 0.0);
+  const auto start = std::chrono::steady_clock::now();
+  pool.parallel_for(pool.threads(), [&](int64_t i, int) { work[static_cast<size_t>(i)] = once(i); });
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  double total = 0;
+  for (const double part : work) total += part;
+  return total / elapsed.count();
+}
+
 template <class Once>
 double best_rate(ThreadPool& pool, int runs, const Once& once) {
   double best = 0;
-  for (int run = 0; run < runs; ++run) {
-    std::vector<double> work(static_cast<size_t>(pool.threads()), 0.0);
-    const auto start = std::chrono::steady_clock::now();
-    pool.parallel_for(pool.threads(), [&](int64_t i, int) { work[static_cast<size_t>(i)] = once(i); });
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    double total = 0;
-    for (const double part : work) total += part;
-    best = std::max(best, total / elapsed.count());
-  }
+  for (int run = 0; run < runs; ++run) best = std::max(best, rate(pool, once));
   return best;
+}
+
+Tensor filled_with_ones(int64_t bytes) {
+  const SharedPages huge;  // as the weights have them: with small pages the look-ups of addresses are what is measured
+  Tensor buffer(DType::U8, {bytes});
+  std::memset(buffer.raw(), 1, static_cast<size_t>(buffer.bytes()));  // else one shared page of zeros backs it all
+  return buffer;
 }
 
 }  // namespace
 
-Roofline measure_roofline(ThreadPool& pool) {
-  constexpr int64_t kBytes = int64_t{256} << 20;
-  constexpr size_t kRounds = 200000;
-  Tensor buffer(DType::U8, {kBytes + 65536});
-  std::memset(buffer.raw(), 1, static_cast<size_t>(buffer.bytes()));  // else one shared page of zeros backs it all
+ReadProbe::ReadProbe() : buffer_(filled_with_ones(kBytes)) {}
+
+double ReadProbe::bytes_per_s(ThreadPool& pool) {
   const int64_t part = kBytes / pool.threads() / 4096 * 4096;
   std::atomic<uint32_t> sink{0};
-  Roofline roof{};
-  roof.read_bytes_per_s = best_rate(pool, 8, [&](int64_t i) {
-    sink += HWY_DYNAMIC_DISPATCH(ReadAll)(buffer.data<uint8_t>() + i * part, static_cast<size_t>(part));
+  return rate(pool, [&](int64_t i) {
+    sink += HWY_DYNAMIC_DISPATCH(ReadAll)(buffer_.data<uint8_t>() + i * part, static_cast<size_t>(part));
     return static_cast<double>(part);
   });
-  roof.float_macs_per_s = best_rate(pool, 8, [&](int64_t) {
+}
+
+Roofline measure_roofline(ThreadPool& pool) {
+  constexpr size_t kRounds = 200000;
+  constexpr int kRuns = 8;
+  Roofline roof{};
+  ReadProbe probe;
+  for (int run = 0; run < kRuns; ++run)
+    roof.read_bytes_per_s = std::max(roof.read_bytes_per_s, probe.bytes_per_s(pool));
+  roof.float_macs_per_s = best_rate(pool, kRuns, [&](int64_t) {
     float value = 0;
     return HWY_DYNAMIC_DISPATCH(FloatLoop)(kRounds, &value) + static_cast<double>(value);
   });
-  roof.quantised_macs_per_s = best_rate(pool, 8, [&](int64_t) {
+  roof.quantised_macs_per_s = best_rate(pool, kRuns, [&](int64_t) {
     float value = 0;
     return HWY_DYNAMIC_DISPATCH(QuantisedLoop)(kRounds, &value) + static_cast<double>(value);
   });

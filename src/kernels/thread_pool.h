@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+
+#include "kernels/read_ahead.h"
 
 namespace slipring {
 
@@ -30,6 +33,15 @@ class ThreadPool {
         count, [](const void* context, int64_t i, int worker) { (*static_cast<const Task*>(context))(i, worker); },
         &task);
   }
+
+  /// Says that the next large job's worker i will read from starts[i] on: a worker with nothing to do brings the
+  /// beginning of that into its cache meanwhile. A hint only; addresses need not be valid.
+  /// @param starts  [threads()], or empty: nothing is known
+  void will_read(std::span<const uint8_t* const> starts) noexcept;
+  /// The order in which the jobs of this pool read their matrices.
+  ReadAhead& read_ahead() noexcept;
+  /// Which of `count` items worker `worker` begins with.
+  int64_t first_item(int64_t count, int worker) const noexcept;
 
  private:
   using Call = void (*)(const void* context, int64_t i, int worker);
