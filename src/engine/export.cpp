@@ -26,13 +26,13 @@ constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",         "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
     "generation_config.json", "chat_template.jinja",   "config.json"};
 
-json dims_json(const ValueType& type) {
+json dims_json(const Program& program, ValueId value) {
   json dims = json::array();
-  for (const SymInt& dim : type.dims) {
-    if (dim.is_constant()) {
-      dims.push_back(dim.value());
+  for (const OnnxGraph::Dim& dim : onnx_dims(program, program.type(value))) {
+    if (dim.name.empty()) {
+      dims.push_back(dim.value);
     } else {
-      dims.push_back(dim.same_expression(offset_dim() + query_len_dim()) ? "seq_len" : dim.to_string());
+      dims.push_back(dim.name);
     }
   }
   return dims;
@@ -49,25 +49,25 @@ json program_json(const Program& program) {
              {"states", json::array()}};
   for (const Node& node : program.nodes) {
     if (node.op == OpKind::token_ids) {
-      entry["inputs"].push_back({{"name", "token_ids"}, {"dtype", "I64"}, {"dims", {"query_len"}}});
+      entry["inputs"].push_back(
+          {{"name", "token_ids"}, {"dtype", "I64"}, {"dims", json::array({dims_json(program, node.output)[0]})}});
     } else if (node.op == OpKind::input_embeddings) {
       entry["inputs"].push_back(
-          {{"name", "inputs_embeds"}, {"dtype", "F32"}, {"dims", dims_json(program.type(node.output))}});
+          {{"name", "inputs_embeds"}, {"dtype", "F32"}, {"dims", dims_json(program, node.output)}});
     }
   }
   const std::string offset = offset_input(program);
   if (!offset.empty()) entry["offset"] = {{"input", offset}, {"axis", 0}};
   if (offset == "past") entry["inputs"].push_back({{"name", "past"}, {"dtype", "F32"}, {"dims", {"offset", 0}}});
   for (const ProgramOutput& output : program.outputs) {
-    entry["outputs"].push_back(
-        {{"name", output.name}, {"dtype", "F32"}, {"dims", dims_json(program.type(output.value))}});
+    entry["outputs"].push_back({{"name", output.name}, {"dtype", "F32"}, {"dims", dims_json(program, output.value)}});
   }
   for (const ProgramState& state : program.states) {
     json item{{"name", state.name},
               {"kind", state.is_ring() ? "ring" : "full"},
               {"layer", state.layer},
               {"dtype", to_string(state.layout.dtype)},
-              {"dims", dims_json(program.type(state.initial))},
+              {"dims", dims_json(program, state.initial)},
               {"inputs", {state_input(state, 'k'), state_input(state, 'v')}},
               {"outputs", {state_output(state, 'k'), state_output(state, 'v')}}};
     if (state.is_ring()) item.update({{"capacity", state.capacity}, {"window", state.window}});
@@ -216,6 +216,15 @@ std::vector<ExportedFile> export_model(const Model& model, const ExportOptions& 
   }
   std::vector<const Program*> pointers;
   for (const Program& program : programs) pointers.push_back(&program);
+
+  // Without its manifest a bundle is none: what was here before is not mixed with what is written now.
+  fs::remove(folder / kManifestFile, problem);
+  if (problem) {
+    throw Error(ErrorCode::io, {.where = (folder / kManifestFile).string(),
+                                .expected = "an old manifest that can be replaced",
+                                .got = problem.message(),
+                                .advice = {}});
+  }
 
   std::vector<std::string> written{kWeightsFile};
   const WeightPlaces places = write_weights(pointers, folder);

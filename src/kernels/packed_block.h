@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/packed_layout.h"
+#include "kernels/source_blocks.h"
 
 namespace slipring {
 
@@ -16,5 +17,9 @@ struct PlainBlock {
 
 /// Block `block` of row `lane` of the tile at `tile`. @pre 0 <= block < cols / 32, 0 <= lane < 16
 PlainBlock plain_block(const PackedLayout& layout, const uint8_t* tile, int64_t cols, int64_t block, int lane);
+
+/// Source block `index` (32 or 256 columns) of row `lane` of the tile at `tile`, as the packer read it.
+void unpack_block(const PackedLayout& layout, const uint8_t* tile, int64_t cols, int64_t index, int lane,
+                  SourceBlock& out);
 
 }  // namespace slipring

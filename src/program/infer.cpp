@@ -58,7 +58,9 @@ class Inference {
         return attention();
       case OpKind::moe: {
         arity(1);
-        const int64_t width = attribute<MixtureUse>().mixture->router.in_features();
+        const auto& use = attribute<MixtureUse>();
+        require(use.mixture != nullptr, "a mixture's weights");
+        const int64_t width = use.mixture->router.in_features();
         require(cols(0) == width, fmt::format("[T, {}] for a mixture", width));
         return type(0);
       }

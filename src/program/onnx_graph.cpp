@@ -38,8 +38,12 @@ int32_t onnx_type(DType dtype) {
       return onnx::TensorProto::BFLOAT16;
     case DType::I64:
       return onnx::TensorProto::INT64;
+    case DType::I32:
+      return onnx::TensorProto::INT32;
     case DType::U8:
       return onnx::TensorProto::UINT8;
+    case DType::I8:
+      return onnx::TensorProto::INT8;
     default:
       throw Error(ErrorCode::unsupported, {.where = "ONNX export",
                                            .expected = "a plain element type",
@@ -113,6 +117,17 @@ OnnxName OnnxGraph::node(std::string_view op, const std::vector<OnnxName>& input
   return name;
 }
 
+std::vector<OnnxName> OnnxGraph::nodes(std::string_view op, const std::vector<OnnxName>& inputs,
+                                       const Attributes& attributes, int outputs) {
+  std::vector<OnnxName> names{node(op, inputs, attributes)};
+  auto& made = *graph_.mutable_node(graph_.node_size() - 1);
+  for (int i = 1; i < outputs; ++i) {
+    names.push_back(unused(op));
+    made.add_output(names.back());
+  }
+  return names;
+}
+
 onnx::TensorProto& OnnxGraph::initializer(const OnnxName& name, int32_t type, const std::vector<int64_t>& dims) {
   auto& tensor = *graph_.add_initializer();
   tensor.set_name(name);
@@ -136,6 +151,15 @@ OnnxName OnnxGraph::scalar(int64_t value) {
   if (name.empty()) {
     name = unused("int");
     initializer(name, onnx::TensorProto::INT64, {}).set_raw_data(bytes(std::span<const int64_t>(&value, 1)));
+  }
+  return name;
+}
+
+OnnxName OnnxGraph::int32(int32_t value) {
+  OnnxName& name = constants_["int32 " + std::to_string(value)];
+  if (name.empty()) {
+    name = unused("int");
+    initializer(name, onnx::TensorProto::INT32, {}).set_raw_data(bytes(std::span<const int32_t>(&value, 1)));
   }
   return name;
 }

@@ -49,8 +49,12 @@ class OnnxGraph {
   /// @param output  its name; empty: one is made from the op's
   OnnxName node(std::string_view op, const std::vector<OnnxName>& inputs, const Attributes& attributes = {},
                 const OnnxName& output = {}, std::string_view domain = {});
+  /// A node of several outputs.
+  std::vector<OnnxName> nodes(std::string_view op, const std::vector<OnnxName>& inputs, const Attributes& attributes,
+                              int outputs);
 
   OnnxName scalar(int64_t value);                     ///< [] int64
+  OnnxName int32(int32_t value);                      ///< [] int32
   OnnxName scalar(float value);                       ///< [] float32
   OnnxName list(const std::vector<int64_t>& values);  ///< [n] int64
   OnnxName floats(std::span<const float> values, const std::vector<int64_t>& dims);

@@ -1,13 +1,12 @@
 #include "program/parse.h"
 
-#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
-#include <optional>
 
 #include <slipring/error.h>
 
+#include "program/text_line.h"
 #include "program/verify.h"
 
 namespace slipring {
@@ -15,134 +14,8 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;  ///< of any size in a program; products of two fit int64
 constexpr size_t kMostStates = 4096;
+constexpr int64_t kMostExperts = 1024;
 constexpr size_t kMostFrequencies = 4096;
-
-/// One line, taken apart from left to right.
-class Line {
- public:
-  Line(std::string_view text, const std::string& where, int number) : rest_(text), where_(where), number_(number) {}
-
-  [[noreturn]] void fail(const std::string& expected) const {
-    fail(expected, rest_.empty() ? "the end of the line" : fmt::format("\"{}\"", rest_.substr(0, 40)));
-  }
-  [[noreturn]] void fail(const std::string& expected, std::string got) const {
-    throw Error(ErrorCode::bad_file, {.where = fmt::format("{}, line {}", where_, number_),
-                                      .expected = expected,
-                                      .got = std::move(got),
-                                      .advice = {}});
-  }
-  bool done() {
-    skip();
-    return rest_.empty();
-  }
-  bool take(std::string_view token) {
-    skip();
-    if (!rest_.starts_with(token)) return false;
-    rest_.remove_prefix(token.size());
-    return true;
-  }
-  void expect(std::string_view token) {
-    if (!take(token)) fail(fmt::format("\"{}\"", token));
-  }
-  void end() {
-    if (!done()) fail("the end of the line");
-  }
-  /// Letters, digits and what else names hold.
-  std::string word() {
-    skip();
-    const auto is_name = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '@' || c == '%';
-    };
-    const auto stop = std::find_if_not(rest_.begin(), rest_.end(), is_name);
-    std::string found(rest_.begin(), stop);
-    if (found.empty()) fail("a word");
-    rest_.remove_prefix(found.size());
-    return found;
-  }
-  int64_t integer(int64_t least, int64_t most) {
-    const auto value = number<int64_t>();
-    if (!value || *value < least || *value > most) fail(fmt::format("a whole number from {} to {}", least, most));
-    return *value;
-  }
-  float real() {
-    const auto value = number<float>();
-    if (!value) fail("a number");
-    return *value;
-  }
-  /// "name=" and the value behind it.
-  int64_t field(std::string_view name, int64_t least, int64_t most) {
-    key(name);
-    return integer(least, most);
-  }
-  float real_field(std::string_view name) {
-    key(name);
-    return real();
-  }
-  std::string word_field(std::string_view name) {
-    key(name);
-    return word();
-  }
-  void key(std::string_view name) {
-    take(",");
-    expect(name);
-    expect("=");
-  }
-  std::string quoted() {
-    expect("\"");
-    std::string text;
-    while (!rest_.empty() && rest_.front() != '"') {
-      char c = rest_.front();
-      rest_.remove_prefix(1);
-      if (c == '\\') {
-        unsigned byte = 0;
-        const auto [stop, problem] =
-            std::from_chars(rest_.data(), rest_.data() + std::min<size_t>(2, rest_.size()), byte, 16);
-        if (problem != std::errc{} || stop != rest_.data() + 2) fail("two hexadecimal digits");
-        rest_.remove_prefix(2);
-        c = static_cast<char>(byte);
-      }
-      text += c;
-    }
-    expect("\"");
-    return text;
-  }
-  std::string_view rest() {
-    skip();
-    return std::exchange(rest_, {});
-  }
-  /// Everything up to `end`, which is taken too.
-  std::string_view until(char end) {
-    skip();
-    const size_t at = rest_.find(end);
-    if (at == std::string_view::npos) fail(fmt::format("a '{}'", end));
-    const std::string_view found = rest_.substr(0, at);
-    rest_.remove_prefix(at + 1);
-    return found;
-  }
-  DType dtype() {
-    const auto found = dtype_from_name(word());
-    if (!found) fail("an element type");
-    return *found;
-  }
-
- private:
-  void skip() {
-    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
-  }
-  template <class T>
-  std::optional<T> number() {
-    skip();
-    T value{};
-    const auto [stop, problem] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (problem != std::errc{}) return std::nullopt;
-    rest_.remove_prefix(static_cast<size_t>(stop - rest_.data()));
-    return value;
-  }
-
-  std::string_view rest_;
-  const std::string& where_;
-  int number_;
-};
 
 class Parser {
  public:
@@ -152,17 +25,17 @@ class Parser {
     int number = 0;
     while (!text.empty()) {
       const size_t stop = std::min(text.find('\n'), text.size());
-      Line line(text.substr(0, stop), where_, ++number);
+      TextLine line(text.substr(0, stop), where_, ++number);
       text.remove_prefix(std::min(stop + 1, text.size()));
       if (!line.done() && !line.take("#")) statement(line);
     }
-    if (program_.name.empty()) Line("", where_, number).fail("\"program\"");
+    if (program_.name.empty()) TextLine("", where_, number).fail("\"program\"");
     verify(program_);
     return std::move(program_);
   }
 
  private:
-  void statement(Line& line) {
+  void statement(TextLine& line) {
     if (program_.name.empty()) {
       header(line);
     } else if (line.take("const ")) {
@@ -183,7 +56,7 @@ class Parser {
     }
   }
 
-  void header(Line& line) {
+  void header(TextLine& line) {
     line.expect("program");
     program_.name = line.quoted();
     if (program_.name.empty()) line.fail("a name");
@@ -194,9 +67,9 @@ class Parser {
     line.end();
   }
 
-  void numbered(Line& line, char letter, size_t number) { line.expect(fmt::format("{}{}", letter, number)); }
+  void numbered(TextLine& line, char letter, size_t number) { line.expect(fmt::format("{}{}", letter, number)); }
 
-  void constant(Line& line) {
+  void constant(TextLine& line) {
     numbered(line, 'c', program_.constants.size());
     const std::string kind = line.word();
     Constant constant{.name = line.quoted(), .weight = Tensor()};
@@ -220,7 +93,7 @@ class Parser {
     program_.constants.push_back(std::move(constant));
   }
 
-  void rope(Line& line) {
+  void rope(TextLine& line) {
     numbered(line, 'r', program_.ropes.size());
     Rope rope;
     const std::string layout = line.word();
@@ -236,7 +109,7 @@ class Parser {
     program_.ropes.push_back(std::move(rope));
   }
 
-  void state(Line& line) {
+  void state(TextLine& line) {
     ProgramState state;
     state.name = line.word();
     line.expect("layer");
@@ -264,35 +137,35 @@ class Parser {
     program_.states.push_back(std::move(state));
   }
 
-  ValueId add_value(Line& line, const std::string& name, ProgramValue value) {
+  ValueId add_value(TextLine& line, const std::string& name, ProgramValue value) {
     const auto id = static_cast<ValueId>(program_.values.size());
     if (!names_.emplace(name, id).second) line.fail(fmt::format("a value other than {}, which is there", name));
     program_.values.push_back(std::move(value));
     return id;
   }
-  ValueId value(Line& line) { return find(line, line.word()); }
-  ValueId find(Line& line, const std::string& name) const {
+  ValueId value(TextLine& line) { return find(line, line.word()); }
+  ValueId find(TextLine& line, const std::string& name) const {
     const auto found = names_.find(name);
     if (found == names_.end()) line.fail(fmt::format("a value that is defined above; {} is not", name));
     return found->second;
   }
   /// "c3" or "r0".
-  static int32_t index(Line& line, const std::string& word) {
+  static int32_t index(TextLine& line, const std::string& word) {
     int32_t number = -1;
     const auto [stop, problem] = std::from_chars(word.data() + 1, word.data() + word.size(), number);
     if (problem != std::errc{} || stop != word.data() + word.size() || number < 0) line.fail("a number behind c or r");
     return number;
   }
 
-  static OpKind op(Line& line) {
+  static OpKind op(TextLine& line) {
     const std::string name = line.word();
-    for (int kind = 0; kind <= static_cast<int>(OpKind::attention); ++kind) {
+    for (int kind = 0; kind <= static_cast<int>(OpKind::moe); ++kind) {
       if (to_string(static_cast<OpKind>(kind)) == name) return static_cast<OpKind>(kind);
     }
     line.fail("an op; " + name + " is none");
   }
 
-  void node(Line& line) {
+  void node(TextLine& line) {
     const std::string name = line.word();
     line.expect("=");
     Node node{.op = op(line), .inputs = {}, .output = -1, .attributes = {}};
@@ -316,7 +189,7 @@ class Parser {
     define(line, name, std::move(node));
   }
 
-  void attributes(Line& line, Node& node, int32_t weight) {
+  void attributes(TextLine& line, Node& node, int32_t weight) {
     const bool braces = line.take("{");
     switch (node.op) {
       case OpKind::embedding:
@@ -376,6 +249,21 @@ class Parser {
         node.attributes = use;
         break;
       }
+      case OpKind::moe: {
+        MixtureUse use;
+        use.first = weight;
+        use.experts = static_cast<int32_t>(line.field("experts", 1, kMostExperts));
+        use.per_token = static_cast<int32_t>(line.field("per_token", 1, use.experts));
+        use.alpha = line.real_field("alpha");
+        use.limit = line.real_field("limit");
+        try {
+          use.mixture = gather_mixture(program_, use);
+        } catch (const Error& error) {
+          line.fail(error.info().expected, error.info().got);
+        }
+        node.attributes = std::move(use);
+        break;
+      }
       default:
         break;
     }
@@ -383,7 +271,7 @@ class Parser {
   }
 
   /// There is one right index; its expression is compared as text, so that none is ever parsed.
-  SymInt begin(Line& line, const Node& node) const {
+  SymInt begin(TextLine& line, const Node& node) const {
     line.key("begin");
     const std::string_view given = line.until('}');
     if (node.inputs.empty() || program_.type(node.inputs[0]).kind != ValueKind::state) line.fail("a state to write");
@@ -393,7 +281,7 @@ class Parser {
     return right;
   }
 
-  void define(Line& line, const std::string& name, Node node) {
+  void define(TextLine& line, const std::string& name, Node node) {
     ProgramValue result;
     try {
       result.type = infer_type(program_, node);

@@ -53,20 +53,56 @@ const Linear& Program::linear(int32_t constant) const {
   return *std::get<std::shared_ptr<const Linear>>(constants[static_cast<size_t>(constant)].weight);
 }
 
-void Program::check_writable() const {
-  if (count(OpKind::moe) == 0) return;
-  throw Error(ErrorCode::unsupported, {.where = "program " + name,
-                                       .expected = "ops that exported files can hold",
-                                       .got = "moe, a mixture of experts",
-                                       .advice = "run the model itself"});
-}
-
 bool Program::has_ring() const noexcept {
   return std::any_of(states.begin(), states.end(), [](const ProgramState& state) { return state.is_ring(); });
 }
 
 int Program::count(OpKind op) const noexcept {
   return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), [op](const Node& node) { return node.op == op; }));
+}
+
+std::shared_ptr<const Mixture> gather_mixture(const Program& program, const MixtureUse& use) {
+  const auto refuse = [](std::string expected, std::string got) {
+    throw Error(ErrorCode::shape_mismatch,
+                {.where = "program op moe", .expected = std::move(expected), .got = std::move(got), .advice = {}});
+  };
+  if (use.experts < 1 || use.per_token < 1 || use.per_token > use.experts) {
+    refuse("at least one expert, and no more a token than there are",
+           fmt::format("{} experts, {} a token", use.experts, use.per_token));
+  }
+  const int64_t count = 1 + int64_t{use.experts} * MixtureUse::kMapsPerExpert;
+  const auto known = static_cast<int64_t>(program.constants.size());
+  if (use.first < 0 || use.first > known - count) {
+    refuse(fmt::format("{} linear maps from constant {} on", count, use.first), fmt::format("{} constants", known));
+  }
+  const auto map = [&](int32_t index, int64_t out, int64_t in) -> const Linear& {
+    const auto* found =
+        std::get_if<std::shared_ptr<const Linear>>(&program.constants[static_cast<size_t>(index)].weight);
+    if (found == nullptr || (*found)->out_features() != out || (*found)->in_features() != in) {
+      refuse(fmt::format("a linear map [{}, {}] as constant {}", out, in, index),
+             found == nullptr ? std::string("none")
+                              : fmt::format("[{}, {}]", (*found)->out_features(), (*found)->in_features()));
+    }
+    return **found;
+  };
+  const auto* router =
+      std::get_if<std::shared_ptr<const Linear>>(&program.constants[static_cast<size_t>(use.router())].weight);
+  const auto* gate =
+      std::get_if<std::shared_ptr<const Linear>>(&program.constants[static_cast<size_t>(use.expert(0)[0])].weight);
+  if (router == nullptr || gate == nullptr) refuse("linear maps", "another kind of constant");
+  const int64_t width = (*router)->in_features();
+  const int64_t inner = (*gate)->out_features();
+  auto mixture = std::make_shared<Mixture>();
+  mixture->router = map(use.router(), use.experts, width);
+  for (int32_t i = 0; i < use.experts; ++i) {
+    const auto [gate_map, up_map, down_map] = use.expert(i);
+    mixture->experts.push_back(
+        {.gate = map(gate_map, inner, width), .up = map(up_map, inner, width), .down = map(down_map, width, inner)});
+  }
+  mixture->experts_per_token = use.per_token;
+  mixture->alpha = use.alpha;
+  mixture->limit = use.limit;
+  return mixture;
 }
 
 Obligations obligations(const Program& program) {

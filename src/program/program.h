@@ -1,6 +1,7 @@
 // Program: one step of a model as SSA values, with caches as versioned states.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -125,9 +126,22 @@ struct AttentionUse {
   bool both_ways = false;
   int32_t sinks = -1;  ///< constant, or -1
 };
-/// A mixture's weights are no constants: a program that has one runs, but is not written to files.
+/// A mixture's maps are constants one after the other: the router, then each expert's gate, up and down.
 struct MixtureUse {
-  std::shared_ptr<const Mixture> mixture;
+  int32_t first = -1;  ///< constant: the router
+  int32_t experts = 0;
+  int32_t per_token = 0;
+  float alpha = 1.0F;
+  float limit = 1.0F;
+  std::shared_ptr<const Mixture> mixture;  ///< made of those constants, by gather_mixture()
+
+  static constexpr int32_t kMapsPerExpert = 3;
+  int32_t router() const noexcept { return first; }
+  /// The constants of one expert: gate, up, down.
+  std::array<int32_t, kMapsPerExpert> expert(int64_t index) const noexcept {
+    const int32_t gate = first + 1 + static_cast<int32_t>(index) * kMapsPerExpert;
+    return {gate, gate + 1, gate + 2};
+  }
 };
 using Attributes = std::variant<std::monostate, WeightUse, NormUse, RopeUse, GatedUse, FactorUse, ColumnsUse,
                                 LogitRowsUse, WriteUse, AttentionUse, MixtureUse>;
@@ -173,8 +187,6 @@ struct Program {
   const Linear& linear(int32_t constant) const;
   bool has_ring() const noexcept;
   int count(OpKind op) const noexcept;
-  /// @throws Error{unsupported} naming an op that no file can hold: moe
-  void check_writable() const;
 };
 
 /// What the caller of a program must keep to. Derived from its nodes, never declared: a file cannot lie about it.
@@ -184,6 +196,10 @@ struct Obligations {
   std::vector<std::string> text() const;  ///< "query_len == 1", "offset % 16 + query_len <= 16"
 };
 Obligations obligations(const Program& program);
+
+/// The weights of a mixture, sharing the constants' storage. @throws Error{shape_mismatch} if those constants are not
+/// all there and linear maps of fitting shapes
+std::shared_ptr<const Mixture> gather_mixture(const Program& program, const MixtureUse& use);
 
 /// The type that a node's output has by its inputs and attributes.
 /// @throws Error{shape_mismatch} naming node and shapes; Error{internal} for attributes of another op

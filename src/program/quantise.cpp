@@ -44,6 +44,21 @@ std::shared_ptr<const Linear> WeightQuantiser::operator()(const std::shared_ptr<
   return known = made;
 }
 
+namespace {
+
+/// The experts of a mixture; its router keeps its type, since a score that is a little off is another choice.
+void quantise_experts(Program& program, MixtureUse& use, WeightQuantiser& quantiser) {
+  for (int32_t i = 0; i < use.experts; ++i) {
+    for (const int32_t map : use.expert(i)) {
+      auto& weight = std::get<std::shared_ptr<const Linear>>(program.constants[static_cast<size_t>(map)].weight);
+      weight = quantiser(weight);
+    }
+  }
+  use.mixture = gather_mixture(program, use);
+}
+
+}  // namespace
+
 void quantise_weights(Program& program, WeightQuantiser& quantiser) {
   // A table that is also a head stays as a table, and the head becomes a constant of its own.
   std::vector<bool> is_table(program.constants.size(), false);
@@ -52,6 +67,7 @@ void quantise_weights(Program& program, WeightQuantiser& quantiser) {
   }
   std::map<int32_t, int32_t> heads;  // constant of a table -> of the head made from it
   for (Node& node : program.nodes) {
+    if (node.op == OpKind::moe) quantise_experts(program, std::get<MixtureUse>(node.attributes), quantiser);
     if (node.op != OpKind::linear) continue;
     int32_t& use = std::get<WeightUse>(node.attributes).constant;
     auto& weight = std::get<std::shared_ptr<const Linear>>(program.constants[static_cast<size_t>(use)].weight);

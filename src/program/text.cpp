@@ -90,9 +90,8 @@ NodeText node_text(const Node& node) {
                         use->softcap, use->window, use->both_ways ? 1 : 0)};
   }
   if (const auto* use = std::get_if<MixtureUse>(&node.attributes)) {
-    return {
-        {},
-        fmt::format(" {{experts={}, per_token={}}}", use->mixture->experts.size(), use->mixture->experts_per_token)};
+    return {fmt::format("c{}", use->first), fmt::format(" {{experts={}, per_token={}, alpha={}, limit={}}}",
+                                                        use->experts, use->per_token, use->alpha, use->limit)};
   }
   return {};
 }

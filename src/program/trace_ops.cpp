@@ -92,6 +92,12 @@ int32_t TraceOps::constant(const std::string& name, const Weight& weight) {
   return add_constant(name, &weight, {.name = {}, .weight = std::shared_ptr<const Weight>(options_.weights, &weight)});
 }
 
+int32_t TraceOps::substituted(const Linear& map) {
+  if (!options_.substitute) return constant(map.name, map);
+  const auto other = options_.substitute(std::shared_ptr<const Linear>(options_.weights, &map));
+  return add_constant(other->name, other.get(), {.name = {}, .weight = other});
+}
+
 ProgramState& TraceOps::state(int layer) {
   if (layer < 0 || static_cast<size_t>(layer) >= program_.states.size()) {
     throw Error(ErrorCode::internal, {.where = "trace",
@@ -120,13 +126,7 @@ Value TraceOps::embedding(const Value& ids, const Linear& table) {
 std::vector<Value> TraceOps::linear(const Value& x, std::span<const Linear* const> maps) {
   std::vector<Value> results;
   for (const Linear* map : maps) {
-    if (options_.substitute) {
-      const auto other = options_.substitute(std::shared_ptr<const Linear>(options_.weights, map));
-      const int32_t index = add_constant(other->name, other.get(), {.name = {}, .weight = other});
-      results.push_back(value(OpKind::linear, {x.id()}, WeightUse{index}));
-      continue;
-    }
-    results.push_back(value(OpKind::linear, {x.id()}, WeightUse{constant(map->name, *map)}));
+    results.push_back(value(OpKind::linear, {x.id()}, WeightUse{substituted(*map)}));
   }
   return results;
 }
@@ -171,7 +171,25 @@ Value TraceOps::columns(const Value& x, int64_t first, int64_t count) {
 }
 
 Value TraceOps::moe(const Value& x, const Mixture& mixture) {
-  return value(OpKind::moe, {x.id()}, MixtureUse{std::shared_ptr<const Mixture>(options_.weights, &mixture)});
+  MixtureUse use{.first = constant(mixture.router.name, mixture.router),
+                 .experts = static_cast<int32_t>(mixture.experts.size()),
+                 .per_token = mixture.experts_per_token,
+                 .alpha = mixture.alpha,
+                 .limit = mixture.limit,
+                 .mixture = nullptr};
+  int32_t next = use.first;
+  for (const Expert& expert : mixture.experts) {
+    for (const Linear* map : {&expert.gate, &expert.up, &expert.down}) {
+      const int32_t index = substituted(*map);
+      if (index == ++next) continue;
+      throw Error(ErrorCode::internal, {.where = "trace of a mixture",
+                                        .expected = "maps that are used nowhere else",
+                                        .got = map->name,
+                                        .advice = {}});
+    }
+  }
+  use.mixture = gather_mixture(program_, use);
+  return value(OpKind::moe, {x.id()}, std::move(use));
 }
 
 Value TraceOps::logit_rows(const Value& x) {

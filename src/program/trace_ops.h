@@ -89,6 +89,8 @@ class TraceOps final : public Ops {
   ProgramState& state(int layer);
   template <class Weight>
   int32_t constant(const std::string& name, const Weight& weight);
+  /// The constant of what stands for a linear map.
+  int32_t substituted(const Linear& map);
   int32_t add_constant(const std::string& name, const void* key, Constant constant);
 
   TraceOptions options_;

@@ -6,16 +6,15 @@
 
 #include <slipring/error.h>
 
-#include "formats/block_layouts.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_writer.h"
 #include "kernels/packed_block.h"
+#include "program/block_format.h"
+#include "program/gguf_bytes.h"
 #include "tensor/half.h"
 
 namespace slipring {
 namespace {
-
-constexpr int64_t kBlockColumns = 32;
 
 /// One part of one constant, still to be written.
 struct Job {
@@ -35,9 +34,8 @@ const void* identity(const Constant& constant) {
 std::vector<Job> collect(std::span<const Program* const> programs) {
   std::map<std::string, Job> jobs;
   for (const Program* program : programs) {
-    program->check_writable();
     for (const Constant& constant : program->constants) {
-      for (WeightPart& part : weight_parts(*program, constant)) {
+      for (WeightPart& part : weight_parts(constant)) {
         const auto [found, is_new] = jobs.emplace(part.name, Job{part, &constant});
         if (is_new || identity(*found->second.constant) == identity(constant)) continue;
         throw Error(
@@ -76,30 +74,53 @@ void write_rows(SafetensorsWriter& writer, const PackedMatrix& matrix, DType dty
   }
 }
 
-/// Blocks as MatMulNBits reads them: unsigned, 8 or 128 in the middle, two 4-bit neighbours a byte, the first one low.
-void write_blocks(SafetensorsWriter& writer, const PackedMatrix& matrix, bool scales) {
+/// Calls `take` with each group of a quantised matrix, row after row.
+template <class Take>
+void for_each_group(const PackedMatrix& matrix, const Take& take) {
+  const BlockCodec codec(matrix.dtype());
   const PackedLayout& layout = *layout_of(matrix.dtype());
-  const bool four_bits = matrix.dtype() == DType::Q4_0;
-  std::vector<uint8_t> bytes;
-  std::vector<float> factors;
-  for (int64_t i = 0; i < matrix.rows(); ++i) {
-    bytes.clear();
-    factors.clear();
-    for (int64_t b = 0; b < matrix.cols() / kBlockColumns; ++b) {
-      const PlainBlock block =
-          plain_block(layout, matrix.tile(i / kTileRows), matrix.cols(), b, static_cast<int>(i % kTileRows));
-      factors.push_back(block.scale[0]);
-      for (size_t k = 0; k < kBlockColumns; k += four_bits ? 2 : 1) {
-        const int low = block.q[k] + layout.offset;
-        bytes.push_back(static_cast<uint8_t>(four_bits ? low | (block.q[k + 1] + layout.offset) << 4 : low));
-      }
-    }
-    if (scales) {
-      append(writer, factors);
-    } else {
-      append(writer, bytes);
+  SourceBlock block{};
+  for (int64_t row = 0; row < matrix.rows(); ++row) {
+    for (int64_t i = 0; i < codec.format().groups(matrix.cols()); ++i) {
+      unpack_block(layout, matrix.tile(row / kTileRows), matrix.cols(), i, static_cast<int>(row % kTileRows), block);
+      take(row, codec.to_file(block));
     }
   }
+}
+
+/// One part of a quantised matrix; `kind` is what its name ends with.
+void write_group_part(SafetensorsWriter& writer, const PackedMatrix& matrix, std::string_view kind) {
+  const BlockFormat format = *block_format(matrix.dtype());
+  const auto subs = static_cast<size_t>(format.group / format.size);
+  std::vector<uint8_t> row;
+  const auto add = [&row](const void* from, size_t bytes) {
+    const auto* first = static_cast<const uint8_t*>(from);
+    row.insert(row.end(), first, first + bytes);
+  };
+  int64_t current = 0;
+  for_each_group(matrix, [&](int64_t index, const BlockGroup& group) {
+    if (index != current) {
+      append(writer, row);
+      row.clear();
+      current = index;
+    }
+    if (kind == ".blocks") {
+      const auto& e = group.elements;
+      for (size_t k = 0; k < static_cast<size_t>(format.group); k += format.bits == 4 ? 2 : 1) {
+        row.push_back(format.bits == 4 ? static_cast<uint8_t>(e[k] | e[k + 1] << 4) : e[k]);
+      }
+    } else if (kind == ".d" && format.wide_d) {
+      add(&group.d, sizeof(float));
+    } else if (kind == ".d") {
+      const uint16_t half = f16_from_f32(group.d);
+      add(&half, sizeof(half));
+    } else if (kind == ".dmin") {
+      add(&group.dmin, sizeof(group.dmin));
+    } else {
+      add(kind == ".s" ? group.s.data() : group.m.data(), subs);
+    }
+  });
+  append(writer, row);
 }
 
 void write_part(SafetensorsWriter& writer, const Job& job) {
@@ -109,9 +130,10 @@ void write_part(SafetensorsWriter& writer, const Job& job) {
   }
   if (const auto* tensor = std::get_if<Tensor>(&job.constant->weight)) return writer.append(tensor->span());
   const Linear& linear = *std::get<std::shared_ptr<const Linear>>(job.constant->weight);
-  if (part.name == job.constant->name) return write_rows(writer, linear.matrix, part.dtype);
-  if (part.name.ends_with(".bias")) return writer.append(linear.bias.span());
-  write_blocks(writer, linear.matrix, part.name.ends_with(".scales"));
+  const std::string_view kind = std::string_view(part.name).substr(job.constant->name.size());
+  if (kind.empty()) return write_rows(writer, linear.matrix, part.dtype);
+  if (kind == ".bias") return writer.append(linear.bias.span());
+  write_group_part(writer, linear.matrix, kind);
 }
 
 }  // namespace
@@ -181,23 +203,45 @@ WeightsFile::~WeightsFile() = default;
 
 namespace {
 
-/// GGUF's blocks from MatMulNBits's: the inverse of write_blocks().
-Tensor gguf_blocks(DType dtype, const Tensor& bytes, const Tensor& scales, int64_t rows, int64_t cols) {
-  Tensor result(dtype, {rows, cols});
-  const int64_t count = rows * cols / kBlockColumns;
-  const auto* from = bytes.data<uint8_t>();
-  const auto* factors = scales.data<float>();
-  for (int64_t b = 0; b < count; ++b) {
-    const uint16_t d = f16_from_f32(factors[b]);
-    if (dtype == DType::Q8_0) {
-      auto& block = result.data<blocks::Q8_0>()[b];
-      block.d = d;
-      for (int k = 0; k < 32; ++k) block.q[k] = static_cast<int8_t>(from[32 * b + k] - 128);
-    } else {
-      auto& block = result.data<blocks::Q4_0>()[b];
-      block.d = d;
-      const auto nibble = [&](int k) { return (from[16 * b + k / 2] >> (4 * (k % 2))) & 15; };
-      for (int k = 0; k < 16; ++k) block.q[k] = static_cast<uint8_t>(nibble(k) | nibble(k + 16) << 4);
+/// The parts of one quantised matrix, as the file has them.
+struct Parts {
+  Tensor blocks, d, s, dmin, m;
+};
+
+/// Group `index` of the matrix, counted over all rows.
+BlockGroup read_group(const BlockFormat& format, const Parts& parts, int64_t index) {
+  BlockGroup group{};
+  const int64_t subs = format.group / format.size;
+  const uint8_t* bytes = parts.blocks.data<uint8_t>() + index * subs * format.block_bytes();
+  for (size_t k = 0; k < static_cast<size_t>(format.group); ++k) {
+    group.elements[k] = format.bits == 4 ? static_cast<uint8_t>(bytes[k / 2] >> (4 * (k % 2)) & 15) : bytes[k];
+  }
+  group.d = format.wide_d ? parts.d.data<float>()[index] : f32_from_f16(parts.d.data<uint16_t>()[index]);
+  if (format.minima) group.dmin = parts.dmin.data<uint16_t>()[index];
+  for (int64_t i = 0; i < subs; ++i) {
+    if (format.sub_scales) group.s[static_cast<size_t>(i)] = parts.s.data<int8_t>()[index * subs + i];
+    if (format.sub_minima) group.m[static_cast<size_t>(i)] = parts.m.data<int8_t>()[index * subs + i];
+  }
+  return group;
+}
+
+/// The matrix as GGUF has it; as float32 where a type's codewords are not looked for.
+Tensor gguf_matrix(DType dtype, const Parts& parts, int64_t rows, int64_t cols) {
+  const BlockCodec codec(dtype);
+  const BlockFormat& format = codec.format();
+  const bool as_floats = !has_gguf_bytes(dtype);
+  Tensor result(as_floats ? DType::F32 : dtype, {rows, cols});
+  for (int64_t i = 0; i < rows * format.groups(cols); ++i) {
+    const BlockGroup group = read_group(format, parts, i);
+    const SourceBlock block = codec.from_file(group);
+    if (!as_floats) {
+      write_gguf_bytes(dtype, block, result.data<uint8_t>() + i * info(dtype).block_bytes);
+      continue;
+    }
+    float* to = result.data<float>() + i * format.group;
+    for (int k = 0; k < format.group; ++k) {
+      const float scale = group.d * static_cast<float>(group.s[static_cast<size_t>(k / format.size)]);
+      to[k] = scale * static_cast<float>(group.elements[static_cast<size_t>(k)] - format.zero());
     }
   }
   return result;
@@ -216,15 +260,30 @@ std::shared_ptr<const Linear> WeightsFile::linear(const std::string& name, DType
   auto made = std::make_shared<Linear>();
   made->name = name;
   made->fine_activations = fine_activations;
-  const bool as_blocks = is_quantised(dtype) && impl_->file->find(name + ".blocks") != nullptr;
-  if (as_blocks && (dtype == DType::Q8_0 || dtype == DType::Q4_0) && cols % kBlockColumns == 0) {
-    const int64_t blocks = cols / kBlockColumns;
-    const Tensor bytes = impl_->require(name + ".blocks", DType::U8, {rows, blocks, dtype == DType::Q4_0 ? 16 : 32});
-    const Tensor scales = impl_->require(name + ".scales", DType::F32, {rows, blocks});
-    made->matrix = PackedMatrix::pack(gguf_blocks(dtype, bytes, scales, rows, cols), impl_->pool);
+  if (const auto format = block_format(dtype)) {
+    const auto fail = [&](std::string expected, std::string got) {
+      throw Error(ErrorCode::bad_file, {.where = impl_->where + ": weight " + name,
+                                        .expected = std::move(expected),
+                                        .got = std::move(got),
+                                        .advice = "export the model again"});
+    };
+    if (cols % format->group != 0) {
+      fail(fmt::format("rows of whole groups of {}", format->group), fmt::format("{} columns", cols));
+    }
+    const int64_t blocks = format->blocks(cols);
+    const int64_t groups = format->groups(cols);
+    const auto part = [&](const char* kind, DType type, const Shape& shape) {
+      return impl_->require(name + kind, type, shape);
+    };
+    Parts parts;
+    parts.blocks = part(".blocks", DType::U8, {rows, blocks, format->block_bytes()});
+    parts.d = part(".d", format->wide_d ? DType::F32 : DType::F16, {rows, groups});
+    if (format->sub_scales) parts.s = part(".s", DType::I8, {rows, blocks});
+    if (format->minima) parts.dmin = part(".dmin", DType::F16, {rows, groups});
+    if (format->sub_minima) parts.m = part(".m", DType::I8, {rows, blocks});
+    made->matrix = PackedMatrix::pack(gguf_matrix(dtype, parts, rows, cols), impl_->pool);
   } else {
-    const DType stored = is_quantised(dtype) ? DType::F32 : dtype;
-    made->matrix = PackedMatrix::pack(impl_->require(name, stored, {rows, cols}), impl_->pool);
+    made->matrix = PackedMatrix::pack(impl_->require(name, dtype, {rows, cols}), impl_->pool);
   }
   if (bias) made->bias = impl_->require(name + ".bias", DType::F32, {rows}).clone();
   impl_->declared[name] = dtype;

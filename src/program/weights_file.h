@@ -5,8 +5,8 @@
 #include <span>
 
 #include "kernels/thread_pool.h"
-#include "program/onnx_export.h"
 #include "program/program.h"
+#include "program/weight_parts.h"
 
 namespace slipring {
 

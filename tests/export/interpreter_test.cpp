@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 #include <slipring/error.h>
 #include <slipring/ring_kv_cache.h>
@@ -91,17 +92,48 @@ TEST_P(InterpreterEqualsEager, PastThreeWraps) {
   ASSERT_GT(static_cast<int64_t>(done), 3 * eager.sequence.ring_capacities.front());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, InterpreterEqualsEager,
-                         testing::Values(Case{"muse-glimmer", DType::F32}, Case{"muse-glimmer", DType::F16},
-                                         Case{"gguf/muse-glimmer-q8_0.gguf", DType::F16},
-                                         Case{"gguf/muse-glimmer-f16.gguf", DType::BF16}, Case{"gemma3", DType::F32},
-                                         Case{"gemma3", DType::F16}),
-                         [](const auto& instance) {
-                           std::string name =
-                               std::string(instance.param.model) + "_" + std::string(to_string(instance.param.kv));
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, InterpreterEqualsEager,
+    testing::Values(Case{"muse-glimmer", DType::F32}, Case{"muse-glimmer", DType::F16},
+                    Case{"gguf/muse-glimmer-q8_0.gguf", DType::F16}, Case{"gguf/muse-glimmer-f16.gguf", DType::BF16},
+                    Case{"gemma3", DType::F32}, Case{"gemma3", DType::F16}, Case{"gemma2", DType::F16},
+                    // Every layer of this one slides: no full cache tells the offset.
+                    Case{"mistral", DType::F32}, Case{"mistral", DType::F16}, Case{"phi3", DType::F16},
+                    Case{"olmo3", DType::F16}, Case{"cohere2", DType::F16}, Case{"gpt-oss", DType::F32},
+                    Case{"gpt-oss", DType::F16}, Case{"gguf/gpt-oss-f16.gguf", DType::F16}),
+    [](const auto& instance) {
+      std::string name = std::string(instance.param.model) + "_" + std::string(to_string(instance.param.kv));
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+      return name;
+    });
+
+/// Every query length that a ring takes, at offsets past three wraps.
+TEST(InterpreterAndEager, EveryQueryLength) {
+  for (const char* model : {"muse-glimmer", "gemma3"}) {
+    const auto decoder = test::decoder(model);
+    Interpreter score(std::make_shared<const Program>(trace_decoder(
+                          "score", decoder,
+                          {.mode = StepMode::prefill, .logits = LogitRows::all, .kv_dtype = DType::F16, .taps = {}})),
+                      test::pool());
+    const int64_t capacity = score.program().states[0].capacity;
+    const auto ids = test::tokens(3 * capacity + 2, decoder->spec().vocab_size, 3);
+    std::set<int64_t> lengths;
+    for (int64_t wanted = 1; wanted <= capacity; ++wanted) {
+      Eager eager(*decoder, DType::F16);
+      const auto caches = make_caches(score.program());
+      const auto total = static_cast<int64_t>(ids.size());
+      for (const PlannedStep& step : plan_steps(0, total, wanted, eager.sequence.ring_capacities)) {
+        const auto part = std::span(ids).subspan(static_cast<size_t>(step.offset), static_cast<size_t>(step.count));
+        const auto expected = eager.step(StepMode::prefill, part, LogitRows::all);
+        ASSERT_EQ(score.run(caches, {.tokens = part, .embeddings = {}}).at("logits"), expected)
+            << model << ", offset " << step.offset << ", query_len " << step.count;
+        ASSERT_EQ(cache_bytes(caches), cache_bytes(eager.sequence.caches));
+        lengths.insert(step.count);
+      }
+    }
+    EXPECT_EQ(static_cast<int64_t>(lengths.size()), capacity);
+  }
+}
 
 /// The embeddings path: hidden states in, full caches on every layer, the window as a mask; past several windows.
 TEST(EmbeddingsProgram, EqualsTheTokenPath) {

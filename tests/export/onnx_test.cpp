@@ -1,8 +1,10 @@
 // What holds of an exported file, read back from the file itself; and the text form, read back.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <onnx/onnx_pb.h>
+#include <set>
 #include <unistd.h>
 
 #include <slipring/error.h>
@@ -10,6 +12,7 @@
 
 #include "engine/export.h"
 #include "fixtures.h"
+#include "program/interpreter.h"
 #include "program/onnx_export.h"
 #include "program/parse.h"
 #include "program/quantise.h"
@@ -68,6 +71,30 @@ TEST_F(ExportedFile, EveryWriteIndexComesFromShapes) {
   }
 }
 
+TEST_F(ExportedFile, EveryWriteIndexOfEveryFamily) {
+  for (const char* family : {"gemma2", "gemma3", "mistral", "phi3", "olmo3", "cohere2", "gpt-oss"}) {
+    const auto model = Model::load(test::data(family), {.threads = 2});
+    export_model(*model, {.quantise = {}}, folder_.path());
+    const auto sliding = std::count_if(model->spec().layers.begin(), model->spec().layers.end(),
+                                       [](const LayerSpec& layer) { return layer.kind == LayerKind::sliding; });
+    EXPECT_GT(sliding, 0) << family;
+    for (const char* name : {"main.onnx", "prefill.onnx", "score.onnx"}) {
+      const auto graph = read_onnx(folder_.path() / name);
+      EXPECT_EQ(count_ops(graph, "ScatterND"), 2 * sliding) << family << " " << name;
+      EXPECT_EQ(write_index_problems(graph), std::vector<std::string>{}) << family << " " << name;
+    }
+  }
+}
+
+TEST_F(ExportedFile, EveryWriteIndexOfADrafter) {
+  const auto model = Model::load(test::data("muse-glimmer"), {.threads = 2});
+  export_model(*model, {.quantise = {}, .drafter = test::data("muse-glimmer-assistant")}, folder_.path());
+  const auto inject = read_onnx(folder_.path() / "inject.onnx");
+  EXPECT_EQ(count_ops(inject, "ScatterND"), 2 * 3);
+  EXPECT_EQ(write_index_problems(inject), std::vector<std::string>{});
+  EXPECT_EQ(count_ops(read_onnx(folder_.path() / "draft.onnx"), "ScatterND"), 0);
+}
+
 // The test above is worth something only if an index from a tensor's contents turns it red.
 TEST_F(ExportedFile, AnIndexFromAnInputIsFound) {
   write();
@@ -105,6 +132,36 @@ TEST_F(ExportedFile, AnIndexThroughAComputationIsFound) {
   EXPECT_EQ(found[0], "the index of write ring.0.k.next passes through Cast");
 }
 
+// A constant that is an input as well is only a default: the caller may feed another.
+TEST_F(ExportedFile, AnIndexFromAConstantThatCanBeFedIsFound) {
+  write();
+  auto model = read_onnx(folder_.path() / "score.onnx");
+  for (auto& node : *model.mutable_graph()->mutable_node()) {
+    if (node.op_type() != "ScatterND") continue;
+    const std::string constant = model.graph().initializer(0).name();
+    model.mutable_graph()->add_input()->set_name(constant);
+    node.set_input(1, constant);
+    break;
+  }
+  const auto found = write_index_problems(model);
+  ASSERT_FALSE(found.empty());
+  EXPECT_TRUE(found[0].starts_with("the index of write ring.0.k.next is read from the contents of ")) << found[0];
+}
+
+// A ring that is cut and put together again would have no index to look at.
+TEST_F(ExportedFile, ARingThatLeavesWithoutAWriteIsFound) {
+  write();
+  auto model = read_onnx(folder_.path() / "score.onnx");
+  for (auto& node : *model.mutable_graph()->mutable_node()) {
+    if (node.op_type() != "ScatterND") continue;
+    node.set_op_type("Concat");
+    break;
+  }
+  const auto found = write_index_problems(model);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0], "ring.0.k.next is not what a write makes");
+}
+
 TEST_F(ExportedFile, EmbeddingsPathHasNoRing) {
   write(true);
   for (const char* name : {"main.onnx", "prefill.onnx", "score.onnx", "embed.onnx"}) {
@@ -133,6 +190,49 @@ TEST_F(ExportedFile, TextFormComesBackTheSame) {
     EXPECT_EQ(to_text(parse_program(once, weights, name)), once);
     EXPECT_EQ(std::count(once.begin(), once.end(), '\n'), std::count(text.begin(), text.end(), '\n'));
   }
+}
+
+/// A program that was read from a bundle: the bits of the traced one, and the guard.
+TEST_F(ExportedFile, LoadedProgramsRunAsTraced) {
+  write();
+  WeightsFile weights(folder_.path(), test::pool());
+  const auto decoder = test::decoder("muse-glimmer");
+  const auto loaded = [&](const std::string& name) {
+    std::ifstream file(folder_.path() / (name + ".program"));
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return Interpreter(std::make_shared<const Program>(parse_program(text, weights, name)), test::pool());
+  };
+  const auto traced = [&](const char* name, StepMode mode) {
+    return Interpreter(std::make_shared<const Program>(trace_decoder(
+                           name, decoder, {.mode = mode, .logits = LogitRows::all, .kv_dtype = DType::F32})),
+                       test::pool());
+  };
+  Interpreter main[] = {loaded("main"), traced("main", StepMode::main)};
+  Interpreter score[] = {loaded("score"), traced("score", StepMode::prefill)};
+  const std::vector<std::unique_ptr<LayerCache>> caches[] = {make_caches(main[0].program()),
+                                                             make_caches(main[0].program())};
+  const auto ids = test::tokens(60, 320, 4);
+  size_t done = 0;
+  for (const size_t count : {5, 11, 1, 1, 7, 1, 6, 9, 1, 6, 1, 1}) {
+    const auto part = std::span(ids).subspan(done, count);
+    std::vector<float> logits[2];
+    for (const int i : {0, 1}) {
+      logits[i] = (count == 1 ? main : score)[i].run(caches[i], {.tokens = part, .embeddings = {}}).at("logits");
+    }
+    ASSERT_EQ(logits[0], logits[1]) << "at " << done;
+    ASSERT_EQ(test::cache_bytes(caches[0]), test::cache_bytes(caches[1]));
+    done += count;
+  }
+  EXPECT_GT(done, size_t{3 * 16});
+  const auto before = test::cache_bytes(caches[0]);
+  try {
+    main[0].run(caches[0], {.tokens = std::span(ids).first(2), .embeddings = {}});
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::write_first_needs_single_token) << error.what();
+  }
+  EXPECT_THROW(score[0].run(caches[0], {.tokens = std::span(ids).first(16), .embeddings = {}}), Error);
+  EXPECT_EQ(test::cache_bytes(caches[0]), before);
 }
 
 TEST_F(ExportedFile, CutTextIsRefused) {
