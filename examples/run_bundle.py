@@ -9,19 +9,15 @@ import onnxruntime as ort
 folder, steps, prompt = Path(sys.argv[1]), int(sys.argv[2]), [int(x) for x in sys.argv[3:]]
 programs = {p["name"]: p for p in json.loads((folder / "manifest.json").read_text())["programs"]}
 sessions = {name: ort.InferenceSession(folder / programs[name]["onnx"]) for name in ("prefill", "main")}
-dtypes = {"F32": np.float32, "F16": np.float16}
+rings = programs["prefill"]["constraints"]["no_wrap"]
+states, offset = {}, 0
+for state in programs["main"]["states"]:  # a ring has its slots from the start, a full cache grows
+    shape = [0 if dim == "offset" else dim for dim in state["dims"]]
+    states.update({i: np.zeros(shape, {"F32": np.float32, "F16": np.float16}[state["dtype"]]) for i in state["inputs"]})
 
 
-def empty_states(program):
-    states = {}
-    for state in program["states"]:
-        shape = [0 if dim == "offset" else dim for dim in state["dims"]]  # a ring has its slots from the start
-        states.update({name: np.zeros(shape, dtypes[state["dtype"]]) for name in state["inputs"]})
-    return states
-
-
-def step(name, states, offset, ids):
-    """Runs one program; replaces the states it wrote; returns its other outputs."""
+def step(name, ids):
+    """Runs one program; replaces the states that it wrote; returns its other outputs."""
     feed = dict(states, token_ids=np.array(ids, np.int64))
     if programs[name]["offset"]["input"] == "past":  # every layer slides: a shape alone carries the offset
         feed["past"] = np.zeros((offset, 0), np.float32)
@@ -31,12 +27,11 @@ def step(name, states, offset, ids):
     return outputs
 
 
-states, offset, rings = empty_states(programs["main"]), 0, programs["prefill"]["constraints"]["no_wrap"]
 while offset < len(prompt) - 1:  # all but the last token, in steps that wrap no ring
     count = min([len(prompt) - 1 - offset, 512] + [slots - offset % slots for slots in rings])
-    step("prefill", states, offset, prompt[offset : offset + count])
+    step("prefill", prompt[offset : offset + count])
     offset += count
 token = prompt[-1]
 for offset in range(offset, offset + steps):
-    token = int(step("main", states, offset, [token])["logits"][-1].argmax())
+    token = int(step("main", [token])["logits"][-1].argmax())
     print(token)
