@@ -66,8 +66,10 @@ class LlamaCpp:
         return result
 
 
-def race(args: argparse.Namespace) -> list[dict]:
-    rows = []
+def race(args: argparse.Namespace) -> None:
+    out = Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    rows = earlier_rows(out / "race.json", conditions(args))
     for spec in args.models:
         name, rest = spec.split("=", 1)
         path, depths = rest.rsplit(":", 1)
@@ -96,9 +98,22 @@ def race(args: argparse.Namespace) -> list[dict]:
                 # The peer with its better setting.
                 row["llama_" + key] = max(statistics.median(theirs[f][key]) for f in peers)
                 row["ratio_" + key] = row[key] / row["llama_" + key]
-            rows.append(row)
-            print(json.dumps(row), file=sys.stderr, flush=True)
-    return rows
+            same = [i for i, r in enumerate(rows) if (r["model"], r["depth"]) == (name, depth)]
+            if same:
+                rows[same[0]] = row
+            else:
+                rows.append(row)
+            write(rows, args)  # now: what was measured is not lost if the next model fails
+        peers.clear()  # before the next model is loaded
+    plot(rows, out / "race.svg")
+
+
+def earlier_rows(path: Path, under: str) -> list[dict]:
+    """Rows of an earlier call under the same conditions on the same day: a race may be run a model at a time."""
+    if not path.exists():
+        return []
+    earlier = json.loads(path.read_text())
+    return earlier["rows"] if earlier["conditions"] == under else []
 
 
 def conditions(args: argparse.Namespace) -> str:
@@ -121,7 +136,10 @@ def write(rows: list[dict], args: argparse.Namespace) -> None:
                      f"{r['ratio_prefill_tok_s']:.2f} | {r['decode_tok_s']:.1f} | {r['llama_decode_tok_s']:.1f} | "
                      f"{r['ratio_decode_tok_s']:.2f} | {100 * r['bandwidth_share']:.0f} % |")
     (out / "race.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    print(lines[-1] if len(rows) > 1 else "\n".join(lines), flush=True)
+
+
+def plot(rows: list[dict], path: Path) -> None:
     try:
         import matplotlib
     except ImportError:
@@ -141,7 +159,7 @@ def write(rows: list[dict], args: argparse.Namespace) -> None:
         axis.set_title(f"{title}, tokens a second")
         axis.legend()
     figure.tight_layout()
-    figure.savefig(out / "race.svg")
+    figure.savefig(path)
 
 
 def main() -> None:
@@ -153,7 +171,7 @@ def main() -> None:
     parser.add_argument("--flash", action="store_true", help="let llama.cpp run with flash attention on and off, and count the better")
     parser.add_argument("--out", default="docs", help="folder of race.json, race.md and race.svg")
     args = parser.parse_args()
-    write(race(args), args)
+    race(args)
 
 
 if __name__ == "__main__":

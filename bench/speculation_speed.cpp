@@ -106,10 +106,11 @@ int run(int argc, char** argv) {
     double acceptance;
     int64_t block;
   };
-  const std::vector<Case> cases = {{fmt::format("4 guesses, {} a place", acceptance), acceptance, 5},
-                                   {fmt::format("automatic, {} a place", acceptance), acceptance, 0},
-                                   {"automatic, 0.5 a place", 0.5, 0},
-                                   {"automatic, always wrong", 0.0, 0}};
+  std::vector<Case> cases = {{fmt::format("4 guesses, {} a place", acceptance), acceptance, 5},
+                             {fmt::format("automatic, {} a place", acceptance), acceptance, 0}};
+  for (const double share : {0.65, 0.5, 0.35, 0.2, 0.0}) {
+    cases.push_back({fmt::format("automatic, {} a place", share), share, 0});
+  }
   fmt::print(
       "| drafts | tokens/s | plain | ratio | accepted | tokens a step |\n| --- | ---: | ---: | ---: | ---: | ---: |\n");
   for (const Case& c : cases) {
