@@ -14,7 +14,7 @@ target_compile_options(slipring_options INTERFACE -Wall -Wextra -Werror -Wpedant
 if(SLIPRING_SANITIZE)
   target_compile_options(slipring_options INTERFACE -fsanitize=${SLIPRING_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
     # Little optimisation: instrumented SIMD kernels take minutes to compile otherwise. And GCC 12 sees ghosts in <regex>.
-    -O1 -g1 -Wno-maybe-uninitialized)
+    -O1 -g1 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(slipring_options INTERFACE -fsanitize=${SLIPRING_SANITIZE})
 endif()
 

@@ -67,7 +67,17 @@ class Renderer {
   };
 
  private:
-  class Level;
+  // Counts a level of the tree walk, which recurses, for as long as it lives.
+  class Level {
+   public:
+    explicit Level(Renderer& renderer);
+    ~Level() { --renderer_.depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Renderer& renderer_;
+  };
   enum class Flow : uint8_t { next, leave_loop, next_round };
   using ScopePtr = std::shared_ptr<Scope>;
 
@@ -93,6 +103,9 @@ class Renderer {
   std::vector<std::shared_ptr<Object>> remembered_;  // oldest first
   ScopePtr root_;
 };
+
+/// What errors of a rendering name as their place.
+inline constexpr const char* kTemplate = "chat template";
 
 /// Error{invalid_argument} in the words of a template.
 [[noreturn]] void refuse(const std::string& where, const std::string& expected, const std::string& got);
