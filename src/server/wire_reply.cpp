@@ -1,5 +1,6 @@
 #include "server/wire_reply.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,11 @@ Json chat_logprobs(const std::vector<TokenReport>& tokens) {
   return {{"content", std::move(content)}};
 }
 
+bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U;
+}
+
+// Offsets count characters, as OpenAI's do. A token that begins inside of a character has that character's.
 Json completion_logprobs(const std::vector<TokenReport>& tokens, int64_t& text_offset) {
   Json names = Json::array();
   Json values = Json::array();
@@ -56,8 +62,10 @@ Json completion_logprobs(const std::vector<TokenReport>& tokens, int64_t& text_o
       if (!others.contains(name)) others[name] = finite(other.logprob);
     }
     alternatives.push_back(token.alternatives.empty() ? Json(nullptr) : std::move(others));
-    offsets.push_back(text_offset);
-    text_offset += static_cast<int64_t>(token.bytes.size());
+    const bool inside = !token.bytes.empty() && continues_character(token.bytes.front());
+    offsets.push_back(std::max<int64_t>(0, text_offset - (inside ? 1 : 0)));
+    text_offset +=
+        std::count_if(token.bytes.begin(), token.bytes.end(), [](char c) { return !continues_character(c); });
   }
   return {{"tokens", std::move(names)},
           {"token_logprobs", std::move(values)},

@@ -72,7 +72,7 @@ class ChunkPrinter {
 
  private:
   ReplyHead head_;
-  std::vector<int64_t> text_offsets_;  // of each choice, in bytes, for completions' logprobs
+  std::vector<int64_t> text_offsets_;  // of each choice, in characters, for completions' logprobs
 };
 
 /// Joins pieces into one body.

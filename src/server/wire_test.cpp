@@ -275,6 +275,9 @@ TEST(WireReply, CompletionLogprobs) {
   EXPECT_EQ(first["logprobs"]["top_logprobs"][0]["b"], -2.0);
   EXPECT_TRUE(first["logprobs"]["top_logprobs"][1].is_null());
   EXPECT_EQ(Json::parse(printer.piece(piece))["choices"][0]["logprobs"]["text_offset"], Json({2, 3}));
+  // Characters, not bytes; the second half of an emoji stands where the emoji does.
+  piece.tokens = {{"\xc3\xa9", -1.0F, {}}, {"\xf0\x9f", -1.0F, {}}, {"\x98\x80", -1.0F, {}}, {"x", -1.0F, {}}};
+  EXPECT_EQ(Json::parse(printer.piece(piece))["choices"][0]["logprobs"]["text_offset"], Json({4, 5, 5, 6}));
 }
 
 }  // namespace
