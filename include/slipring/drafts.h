@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -60,6 +61,13 @@ std::unique_ptr<Drafts> make_ngram_drafts(int longest = 4);
 /// @throws Error{mismatch} naming what differs; else as Model::load
 std::unique_ptr<Drafts> load_dflash_drafts(const std::filesystem::path& path, std::shared_ptr<const Model> target,
                                            std::shared_ptr<Worker> worker);
+
+/// Makes the guesser of one sequence, on the worker that runs the sequence's steps. Threads: one at a time.
+using MakeDrafts = std::function<std::unique_ptr<Drafts>(std::shared_ptr<Worker>)>;
+/// The same for many sequences: the drafter's weights are loaded once, and every sequence's drafts share them.
+/// @param threads  that pack the weights; 0: all usable cores
+/// @throws as load_dflash_drafts
+MakeDrafts load_dflash_drafter(const std::filesystem::path& path, std::shared_ptr<const Model> target, int threads = 0);
 
 /// How many guesses a verify step carries.
 struct SpeculationOptions {

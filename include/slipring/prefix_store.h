@@ -62,6 +62,7 @@ class PrefixStore {
   void clear();
   PrefixStoreStats stats() const;
   int64_t every() const noexcept { return every_; }
+  int64_t budget() const noexcept { return budget_; }  ///< bytes
 
  private:
   using Entries = std::list<std::shared_ptr<const Snapshot>>;  // most recently used first

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +17,7 @@
 #include <slipring/drafts.h>
 #include <slipring/generate.h>
 #include <slipring/model.h>
+#include <slipring/prefix_store.h>
 #include <slipring/session.h>
 
 namespace slipring {
@@ -29,9 +29,10 @@ struct SchedulerOptions {
   int64_t max_running = 8;     ///< requests that hold caches at once, 1 to 256
   int64_t max_queued = 64;     ///< requests that wait for a place beyond those, 0 to 100000
   int64_t mixed_prefill = 64;  ///< prefill tokens a step while others stream: a long prompt slows streams by so much
-  /// Makes the guesser of one request, on the given worker; empty for none. Guessers are used again for later requests,
-  /// so at most max_running are made. They change the speed, never a token.
-  std::function<std::unique_ptr<Drafts>(std::shared_ptr<Worker>)> make_drafts;
+  /// Makes the guesser of each request; empty for none. Guesses change the speed, never a token.
+  MakeDrafts make_drafts;
+  /// Memory for prompts and replies that were computed before; budget_bytes 0: every prompt is computed as a whole.
+  PrefixStoreOptions prefixes;
 };
 
 /// A request and what it asks to be told.
@@ -65,6 +66,8 @@ class Generation {
   bool cancelled() const noexcept { return cancelled_; }
   bool done() const;
   int64_t prompt_tokens() const noexcept { return prompt_tokens_; }
+  /// Tokens of the prompt that were restored instead of computed; certain once there is an event.
+  int64_t reused_tokens() const noexcept { return reused_tokens_; }
 
  private:
   friend class Scheduler;
@@ -78,6 +81,7 @@ class Generation {
   bool done_ = false;
   std::atomic<bool> cancelled_{false};
   int64_t prompt_tokens_ = 0;
+  std::atomic<int64_t> reused_tokens_{0};
 };
 
 /// One sequence as it is between two steps: what the page draws.
@@ -85,8 +89,9 @@ struct SequenceView {
   int64_t request = 0;
   int64_t length = 0;  ///< positions in the caches
   int64_t prompt_tokens = 0;
-  int64_t step_offset = 0;  ///< of the last step
-  int64_t step_tokens = 0;  ///< query_len of the last step
+  int64_t reused_tokens = 0;  ///< of those, restored instead of computed
+  int64_t step_offset = 0;    ///< of the last step
+  int64_t step_tokens = 0;    ///< query_len of the last step
   bool prefilling = false;
   bool drafting = false;  ///< there is a guesser, and this is what it did
   int64_t proposed = 0;
@@ -109,7 +114,8 @@ struct SchedulerView {
   int64_t cancelled = 0;
   int64_t failed = 0;
   int64_t rejected = 0;  ///< for a full queue
-  int64_t kv_bytes = 0;
+  int64_t kv_bytes = 0;  ///< of running requests; the prefix store's are in `prefixes`
+  PrefixStoreStats prefixes;
   std::vector<SequenceView> sequences;
   /// The sequence that ended last, as it was then; request 0 before any has. Its caches are freed.
   SequenceView last;
@@ -117,7 +123,8 @@ struct SchedulerView {
 
 /// Continuous batching. A request's tokens are those of a run alone, whatever its neighbours do: every part of a step
 /// is computed with the same bits as by itself. Running streams get a token in every step; prefills share what
-/// mixed_prefill leaves them, evenly, so that neither starves the other.
+/// mixed_prefill leaves them, evenly, so that neither starves the other. A prompt that begins as an earlier text did
+/// starts from the snapshot of it that saves the most; one that begins as a prompt that is being computed waits for it.
 /// Threads: all functions from any thread.
 class Scheduler {
  public:
@@ -153,6 +160,9 @@ class Scheduler {
   void step();
   void plan_decode(Running& running);
   void plan_prefills(std::vector<Running*>& parts, bool streaming);
+  bool begin(Running& running);
+  bool worth_waiting_for(const Running& running, const Running& other) const;
+  void keep_prefix(Running& running);
   void take_results(Step& step, size_t part, Running& running);
   std::optional<FinishReason> take(Running& running, TokenId token, std::span<const float> logits, int64_t length);
   bool emit(Running& running, TokenId token, std::span<const float> logits);
@@ -163,6 +173,7 @@ class Scheduler {
 
   std::shared_ptr<const Model> model_;
   SchedulerOptions options_;
+  PrefixStore store_;
   std::shared_ptr<Worker> worker_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -173,7 +184,6 @@ class Scheduler {
   SchedulerView view_;
   std::vector<std::unique_ptr<Running>> running_;  // the engine thread's
   size_t turn_ = 0;                                // which prefill is served first
-  std::vector<std::unique_ptr<Drafts>> idle_drafts_;
   std::thread thread_;
 };
 

@@ -27,6 +27,7 @@ struct ServeFlags {
   bool ngram = false;
   int64_t parallel = 8;
   int64_t queue = 64;
+  int64_t prefix_cache = 512;
   int64_t drain_seconds = 20;
 };
 
@@ -58,9 +59,7 @@ void choose_drafts(const ServeFlags& flags, const std::shared_ptr<const Model>& 
   }
   if (flags.draft.empty() && !flags.model.model.empty()) return;
   const std::filesystem::path path = flags.draft.empty() ? default_drafter_path() : std::filesystem::path(flags.draft);
-  options.make_drafts = [path, model](std::shared_ptr<Worker> worker) {
-    return load_dflash_drafts(path, model, std::move(worker));
-  };
+  options.make_drafts = load_dflash_drafter(path, model, flags.model.threads);
 }
 
 void serve(ServeFlags& flags) {
@@ -89,6 +88,7 @@ void serve(ServeFlags& flags) {
   options.max_running = flags.parallel;
   choose_drafts(flags, model, options);
   options.max_queued = flags.queue;
+  options.prefixes.budget_bytes = flags.prefix_cache << 20;
   server::Service service(model, name, options, flags.chat_template.empty() ? "" : read_file(flags.chat_template));
   server::HttpServer http(service, flags.http);
   const int port = http.bind();
@@ -141,6 +141,11 @@ void add_serve(CLI::App& app) {
   command->add_option("--queue", flags->queue, "Requests that wait beyond those; more get 503")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{10000}));
+  command
+      ->add_option("--prefix-cache", flags->prefix_cache,
+                   "MiB for texts computed before, which prompts that begin the same way start from; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
   command->add_option("--api-key-file", flags->key_file, "File of accepted keys, one a line; also $SLIPRING_API_KEY");
   command->add_option("--allow-host", flags->http.access.allowed_hosts,
                       "Host name to answer to, beside localhost and IP addresses");

@@ -246,12 +246,29 @@ class DFlashDrafts final : public Drafts {
 
 }  // namespace
 
+namespace {
+
+std::shared_ptr<const Drafter> load_checked(const std::filesystem::path& path, const Model& target, ThreadPool& pool) {
+  const auto files = ModelFiles::open(path);
+  auto drafter = load_drafter(*files, pool);
+  check_pair(*drafter, *files, target);
+  return drafter;
+}
+
+}  // namespace
+
 std::unique_ptr<Drafts> load_dflash_drafts(const std::filesystem::path& path, std::shared_ptr<const Model> target,
                                            std::shared_ptr<Worker> worker) {
-  const auto files = ModelFiles::open(path);
-  auto drafter = load_drafter(*files, worker->pool);
-  check_pair(*drafter, *files, *target);
+  auto drafter = load_checked(path, *target, worker->pool);
   return std::make_unique<DFlashDrafts>(std::move(drafter), std::move(target), std::move(worker));
+}
+
+MakeDrafts load_dflash_drafter(const std::filesystem::path& path, std::shared_ptr<const Model> target, int threads) {
+  ThreadPool pool(threads);
+  auto drafter = load_checked(path, *target, pool);
+  return [drafter = std::move(drafter), target = std::move(target)](std::shared_ptr<Worker> worker) {
+    return std::make_unique<DFlashDrafts>(drafter, target, std::move(worker));
+  };
 }
 
 }  // namespace slipring

@@ -47,6 +47,14 @@ struct Metrics::Families {
   prometheus::Gauge& running = gauge("slipring_generations_running", "Generations that hold caches");
   prometheus::Gauge& queued = gauge("slipring_generations_queued", "Generations that wait for a place");
   prometheus::Gauge& kv_bytes = gauge("slipring_kv_bytes", "Memory of all keys and values, in bytes");
+  prometheus::Counter& prefix_hits = counter("slipring_prefix_hits_total", "Prompts that began as an earlier text did");
+  prometheus::Counter& prefix_misses = counter("slipring_prefix_misses_total", "Prompts that did not");
+  prometheus::Counter& prefix_tokens =
+      counter("slipring_prefix_reused_tokens_total", "Prompt tokens restored instead of computed");
+  prometheus::Counter& prefix_evicted =
+      counter("slipring_prefix_evicted_total", "Snapshots dropped to keep the budget");
+  prometheus::Gauge& prefix_snapshots = gauge("slipring_prefix_snapshots", "Snapshots in the prefix store");
+  prometheus::Gauge& prefix_bytes = gauge("slipring_prefix_bytes", "Memory of the prefix store, in bytes");
   prometheus::Gauge& step_seconds = gauge("slipring_last_step_seconds", "Time of the last pass over the weights");
   std::mutex mutex;
 
@@ -87,6 +95,12 @@ std::string Metrics::print(const SchedulerView& view) {
   follow(families_->cancelled, view.cancelled);
   follow(families_->failed, view.failed);
   follow(families_->rejected, view.rejected);
+  follow(families_->prefix_hits, view.prefixes.hits);
+  follow(families_->prefix_misses, view.prefixes.misses);
+  follow(families_->prefix_tokens, view.prefixes.reused_tokens);
+  follow(families_->prefix_evicted, view.prefixes.evicted);
+  families_->prefix_snapshots.Set(static_cast<double>(view.prefixes.snapshots));
+  families_->prefix_bytes.Set(static_cast<double>(view.prefixes.bytes));
   families_->running.Set(static_cast<double>(view.running));
   families_->queued.Set(static_cast<double>(view.queued));
   families_->kv_bytes.Set(static_cast<double>(view.kv_bytes));

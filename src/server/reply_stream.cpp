@@ -26,6 +26,7 @@ void ReplyStream::cancel() noexcept {
 void ReplyStream::add(std::shared_ptr<Generation> generation, const ToolParameterTypes& types, bool counts_prompt) {
   if (counts_prompt) usage_.prompt_tokens += generation->prompt_tokens();
   Choice choice;
+  choice.counts_prompt = counts_prompt;
   choice.generation = std::move(generation);
   if (dialect_ != ReplyDialect::plain) choice.parser.emplace(dialect_, types);
   choices_.push_back(std::move(choice));
@@ -105,6 +106,7 @@ ReplyPiece ReplyStream::read(Choice& choice, int64_t index, const GenerationEven
   if (!over) return piece;
   choice.over = true;
   --open_;
+  if (choice.counts_prompt) usage_.cached_tokens += choice.generation->reused_tokens();
   const auto reason = event.finish.value_or(FinishReason::end_of_turn);
   if (reason == FinishReason::length || reason == FinishReason::cancelled) {
     piece.finish = "length";

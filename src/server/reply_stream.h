@@ -42,6 +42,7 @@ class ReplyStream {
   struct Choice {
     std::shared_ptr<Generation> generation;
     std::optional<ReplyParser> parser;
+    bool counts_prompt = false;
     int64_t tool_calls = 0;
     bool over = false;
   };

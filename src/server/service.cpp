@@ -182,6 +182,7 @@ std::string Service::rings() const {
     return Json{{"request", sequence.request},
                 {"length", sequence.length},
                 {"prompt_tokens", sequence.prompt_tokens},
+                {"reused_tokens", sequence.reused_tokens},
                 {"prefilling", sequence.prefilling},
                 {"step", {{"offset", sequence.step_offset}, {"tokens", sequence.step_tokens}}},
                 {"draft", sequence.drafting ? Json{{"proposed", sequence.proposed}, {"accepted", sequence.accepted}}
@@ -204,6 +205,10 @@ std::string Service::rings() const {
        {"prompt_tokens", view.prompt_tokens},
        {"generated_tokens", view.generated_tokens},
        {"kv_bytes", view.kv_bytes},
+       {"prefixes",
+        {{"snapshots", view.prefixes.snapshots},
+         {"bytes", view.prefixes.bytes},
+         {"reused_tokens", view.prefixes.reused_tokens}}},
        {"sequences", std::move(sequences)},
        {"last", view.last.request > 0 ? sequence_json(view.last) : Json(nullptr)}});
 }

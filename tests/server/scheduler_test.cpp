@@ -1,5 +1,4 @@
 // Continuous batching on the embedded model: every answer is that of a run alone, and nothing is left behind.
-#include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <thread>
@@ -82,8 +81,6 @@ SchedulerOptions small(int64_t running, int64_t queued) {
   return options;
 }
 
-using MakeDrafts = std::function<std::unique_ptr<Drafts>(std::shared_ptr<Worker>)>;
-
 // Sixteen clients, some of which leave half-way.
 void expect_each_as_alone(const MakeDrafts& make_drafts) {
   static const std::map<int, Answer> expected = [] {
@@ -132,9 +129,7 @@ TEST(Scheduler, SixteenClientsGetWhatEachWouldGetAlone) {
 }
 
 TEST(Scheduler, AlsoWithGuessesOfTheModelsDrafter) {
-  expect_each_as_alone([](std::shared_ptr<Worker> worker) {
-    return load_dflash_drafts(default_drafter_path(), tiny(), std::move(worker));
-  });
+  expect_each_as_alone(load_dflash_drafter(default_drafter_path(), tiny()));
 }
 
 // Guesses at random, ids outside the vocabulary among them.
@@ -154,6 +149,7 @@ class WrongDrafts : public Drafts {
   }
   void clear() override { observed_ = 0; }
   bool truncate(int64_t) override { return false; }
+  void restore(int64_t length, std::span<const std::byte>) override { observed_ = length; }
 
  private:
   int64_t observed_ = 0;
