@@ -8,7 +8,7 @@
 #include <slipring/error.h>
 
 #include "server/api_error.h"
-#include "server/client_watch.h"
+#include "server/connection.h"
 #include "server/metrics.h"
 #include "server/page.h"
 
@@ -22,6 +22,7 @@ constexpr const char* kJson = "application/json";
 // A comment now and then keeps proxies from closing a stream while a long prompt is read.
 constexpr std::chrono::seconds kKeepAlive{10};
 constexpr std::chrono::milliseconds kPoll{100};
+constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;
 
 void send_error(Response& response, const ApiError& error) {
   response.status = error.status();
@@ -56,15 +57,15 @@ struct HttpServer::Impl {
   bool admit(const Request& request, Response& response) const;
   using Start = std::function<std::unique_ptr<ReplyStream>(const std::string&, bool& streamed)>;
   void reply(const Request& request, Response& response, const Start& start);
-  void stream(const Request& request, Response& response, std::shared_ptr<ReplyStream> replies);
-  void whole(const Request& request, Response& response, ReplyStream& replies);
+  void stream(Response& response, std::shared_ptr<ReplyStream> replies);
+  void whole(Response& response, ReplyStream& replies);
   void observe(const ReplyStream& replies);
   void get(const char* path, const char* type, std::function<std::string()> body);
   void post(const char* path, std::function<std::string(const std::string&)> body);
 
   Service& service;
   HttpOptions options;
-  httplib::Server http;
+  ConnectionServer http;
   Metrics metrics;
   std::atomic<int64_t> open_replies{0};
   std::atomic<bool> stopping{false};
@@ -74,7 +75,7 @@ struct HttpServer::Impl {
 struct StreamState {
   std::shared_ptr<ReplyStream> replies;
   ChunkPrinter printer;
-  ClientWatch client;
+  const Connection* client;
   std::vector<bool> opened;
   std::chrono::steady_clock::time_point last_sent = std::chrono::steady_clock::now();
 };
@@ -114,9 +115,12 @@ void HttpServer::stop() {
 void HttpServer::Impl::configure() {
   http.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(static_cast<size_t>(count)); };
   http.set_payload_max_length(static_cast<size_t>(options.max_body_bytes));
-  http.set_read_timeout(options.header_timeout.count());
-  http.set_write_timeout(options.write_timeout.count());
-  http.set_keep_alive_timeout(options.idle_timeout.count());
+  http.limits.silence = options.silence_timeout;
+  http.limits.request = options.request_timeout;
+  http.limits.write = options.write_timeout;
+  // Twice the body: one that is a little too large is read to its end, so that its client gets to see the 413.
+  http.limits.request_bytes = 2 * options.max_body_bytes + kMaxHeaderBytes;
+  http.idle = options.idle_timeout;
   http.set_keep_alive_max_count(1000);
   http.set_tcp_nodelay(true);
   http.set_pre_routing_handler([this](const Request& request, Response& response) {
@@ -251,9 +255,9 @@ void HttpServer::Impl::reply(const Request& request, Response& response, const S
   bool streamed = false;
   std::unique_ptr<ReplyStream> replies = start(request.body, streamed);
   if (streamed) {
-    stream(request, response, std::move(replies));
+    stream(response, std::move(replies));
   } else {
-    whole(request, response, *replies);
+    whole(response, *replies);
   }
 }
 
@@ -262,14 +266,13 @@ void HttpServer::Impl::observe(const ReplyStream& replies) {
                         replies.usage().completion_tokens);
 }
 
-void HttpServer::Impl::whole(const Request& request, Response& response, ReplyStream& replies) {
-  const ClientWatch client(request.remote_addr, request.remote_port);
+void HttpServer::Impl::whole(Response& response, ReplyStream& replies) {
   WholeReply body(replies.head(), replies.choices());
   ++open_replies;
   const std::shared_ptr<void> count(nullptr, [this](void*) { --open_replies; });
   while (!replies.done()) {
     if (const auto piece = replies.next(kPoll)) body.add(*piece);
-    if (!client.gone()) continue;
+    if (!Connection::current()->gone()) continue;
     replies.cancel();
     response.status = 499;  // nobody reads it
     return;
@@ -278,10 +281,10 @@ void HttpServer::Impl::whole(const Request& request, Response& response, ReplySt
   response.set_content(body.print(replies.usage()), kJson);
 }
 
-void HttpServer::Impl::stream(const Request& request, Response& response, std::shared_ptr<ReplyStream> replies) {
-  const auto state = std::make_shared<StreamState>(
-      StreamState{replies, ChunkPrinter(replies->head()), ClientWatch(request.remote_addr, request.remote_port),
-                  std::vector<bool>(static_cast<size_t>(replies->choices()), false)});
+void HttpServer::Impl::stream(Response& response, std::shared_ptr<ReplyStream> replies) {
+  const auto state =
+      std::make_shared<StreamState>(StreamState{replies, ChunkPrinter(replies->head()), Connection::current(),
+                                                std::vector<bool>(static_cast<size_t>(replies->choices()), false)});
   ++open_replies;
   const std::shared_ptr<void> count(nullptr, [this](void*) { --open_replies; });
   response.set_header("Cache-Control", "no-store");
@@ -293,7 +296,7 @@ void HttpServer::Impl::stream(const Request& request, Response& response, std::s
     };
     const auto event = [](const std::string& json) { return "data: " + json + "\n\n"; };
     ReplyStream& all = *state->replies;
-    if (state->client.gone()) {
+    if (state->client->gone()) {
       all.cancel();
       return false;
     }

@@ -16,11 +16,12 @@ struct HttpOptions {
   int port = 8080;  ///< 0: any that is free
   AccessRules access;
   int64_t max_body_bytes = int64_t{8} << 20;
-  std::chrono::seconds header_timeout{10};  ///< silence while a request arrives
-  std::chrono::seconds idle_timeout{5};     ///< between two requests of a connection
-  std::chrono::seconds write_timeout{30};   ///< for a client to take what is sent
-  std::chrono::seconds drain{20};           ///< for replies to end once the server is asked to stop
-  int threads = 128;                        ///< connections served at once
+  std::chrono::seconds silence_timeout{10};  ///< silence while a request arrives
+  std::chrono::seconds request_timeout{30};  ///< for a request to arrive as a whole, however it drips
+  std::chrono::seconds idle_timeout{5};      ///< between two requests of a connection
+  std::chrono::seconds write_timeout{30};    ///< for a client to take what is sent
+  std::chrono::seconds drain{20};            ///< for replies to end once the server is asked to stop
+  int threads = 128;                         ///< connections served at once
 };
 
 /// Threads: run() blocks; stop() from any thread.

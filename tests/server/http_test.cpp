@@ -1,10 +1,15 @@
 // The server from outside, over sockets: statuses, access in the right order, streams equal to whole replies,
 // cancelling.
+#include <array>
+#include <cerrno>
 #include <functional>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 #include "server/http_server.h"
 
@@ -13,15 +18,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// As strict as Gemma's.
 constexpr const char* kTemplate =
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system role here') }}{% endif %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must alternate') }}{% endif %}"
     "{{ m.content }} {% endfor %}";
 
 class Http : public testing::Test {
  protected:
-  void start(AccessRules access = {}, int64_t context = 64, int64_t running = 4, int64_t queued = 8) {
+  void start(AccessRules access = {}, int64_t context = 64, int64_t running = 4, int64_t queued = 8,
+             std::chrono::seconds request_timeout = std::chrono::seconds(30), bool drafts = false) {
     static const auto model = Model::load("");
+    static const MakeDrafts make_drafts = load_dflash_drafter(default_drafter_path(), model, 2);
     SchedulerOptions options;
+    if (drafts) options.make_drafts = make_drafts;
     options.session.context = context;
     options.session.threads = 2;
     options.max_running = running;
@@ -34,6 +44,7 @@ class Http : public testing::Test {
     http.access = std::move(access);
     http.drain = std::chrono::seconds(5);
     http.idle_timeout = std::chrono::seconds(1);
+    http.request_timeout = request_timeout;
     server_ = std::make_unique<HttpServer>(*service_, http);
     port_ = server_->bind();
     thread_ = std::thread([this] { server_->run(); });
@@ -58,6 +69,7 @@ class Http : public testing::Test {
     EXPECT_EQ(result->status, status) << result->body;
     return Json::parse(result->body);
   }
+  void expect_streams_are_whole_replies() const;
   // The data of a stream's events.
   static std::vector<std::string> events(const std::string& body) {
     std::vector<std::string> found;
@@ -146,8 +158,7 @@ TEST_F(Http, PromptsAndLimitsAtTheContextsEdge) {
   complete(R"({"prompt": "a", "logit_bias": {"4096": 1}})", 400);
 }
 
-TEST_F(Http, StreamedRepliesAreWholeReplies) {
-  start({}, 128);
+void Http::expect_streams_are_whole_replies() const {
   const char* const fields[] = {
       R"("temperature": 0, "max_tokens": 12)", R"("seed": 5, "max_tokens": 20, "logprobs": 3)",
       R"("seed": 6, "stop": ["e", "th"], "max_tokens": 30)", R"("seed": 7, "n": 3, "max_tokens": 9)",
@@ -167,7 +178,9 @@ TEST_F(Http, StreamedRepliesAreWholeReplies) {
     found.pop_back();
     const Json usage = Json::parse(found.back());
     EXPECT_TRUE(usage["choices"].empty());
-    EXPECT_EQ(usage["usage"], whole["usage"]);
+    for (const char* count : {"prompt_tokens", "completion_tokens", "total_tokens"}) {
+      EXPECT_EQ(usage["usage"][count], whole["usage"][count]);
+    }
     found.pop_back();
     for (const std::string& event : found) {
       const Json choice = Json::parse(event)["choices"][0];
@@ -193,6 +206,37 @@ TEST_F(Http, StreamedRepliesAreWholeReplies) {
   for (const std::string& event : plain) EXPECT_EQ(event.find("usage"), std::string::npos);
 }
 
+TEST_F(Http, StreamedRepliesAreWholeReplies) {
+  start({}, 128);
+  expect_streams_are_whole_replies();
+}
+
+TEST_F(Http, AlsoWithADrafter) {
+  start({}, 128, 4, 8, std::chrono::seconds(30), true);
+  expect_streams_are_whole_replies();
+}
+
+TEST_F(Http, WhatEndsAReplyAtItsLimit) {
+  start({}, 128);
+  const auto complete_with = [this](const std::string& fields) {
+    const Json reply = complete(R"({"prompt": "In the beginning", "temperature": 0, )" + fields + "}");
+    return std::pair(reply["choices"][0], reply["usage"]["completion_tokens"].get<int>());
+  };
+  // A stop string that the very last allowed token completes.
+  const auto [plain, tokens] = complete_with(R"("max_tokens": 6, "logprobs": 0)");
+  ASSERT_EQ(tokens, 6);
+  const Json last = plain["logprobs"]["tokens"][5];
+  const auto [stopped, same] = complete_with("\"max_tokens\": 6, \"stop\": " + last.dump());
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  EXPECT_LE(same, 6);
+  EXPECT_EQ(stopped["text"].get<std::string>().find(last.get<std::string>()), std::string::npos);
+  // The model's own end, forced: it needs no room of its own, and counts as no token.
+  const auto [ended, none] = complete_with(R"("max_tokens": 1, "logit_bias": {"4092": 100, "1": 100})");
+  EXPECT_EQ(ended["finish_reason"], "stop");
+  EXPECT_EQ(none, 0);
+  EXPECT_EQ(complete_with(R"("max_tokens": 6)").first["finish_reason"], "length");
+}
+
 TEST_F(Http, Chat) {
   start({}, 128);
   const auto chat = [this](const std::string& messages, const std::string& more = "") {
@@ -209,6 +253,16 @@ TEST_F(Http, Chat) {
   const auto [refused, error] = chat(R"([{"role": "system", "content": "x"}])");
   EXPECT_EQ(refused, 400);
   EXPECT_NE(error["error"]["message"].get<std::string>().find("No system role here"), std::string::npos);
+  for (const char* turns : {R"([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])",
+                            R"([{"role": "tool", "content": "a"}])", R"([{"role": "assistant", "content": "a"}])"}) {
+    const auto [answer, refusal] = chat(turns);
+    EXPECT_EQ(answer, 400) << turns;
+    EXPECT_NE(refusal["error"]["message"].get<std::string>().find("Roles must alternate"), std::string::npos);
+  }
+  EXPECT_EQ(chat(R"([{"role": "user", "content": ""}])").first, 200);
+  EXPECT_EQ(
+      chat(R"([{"role": "user", "content": [{"type": "text", "text": "In the"}]}])").second["choices"][0]["message"],
+      reply["choices"][0]["message"]);
   const auto streamed = events(post("/v1/chat/completions", R"({"stream": true, "max_tokens": 4, "temperature": 0,
     "messages": [{"role": "user", "content": "In the"}]})")
                                    ->body);
@@ -237,6 +291,101 @@ TEST_F(Http, TokenizeRingsAndMetrics) {
   EXPECT_EQ(metrics.find("anything"), std::string::npos);
   EXPECT_NE(metrics.find("slipring_generated_tokens_total 3"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("slipring_http_requests_total{path=\"/v1/completions\",status=\"200\"} 1"), std::string::npos);
+}
+
+TEST_F(Http, WhatWasComputedBeforeIsCounted) {
+  start({}, 512);
+  const auto cached = [](const Json& reply) { return reply["usage"]["prompt_tokens_details"]["cached_tokens"]; };
+  const std::string prompt = Json(std::vector<int>(200, 300)).dump();
+  const std::string fields = ", \"temperature\": 0, \"max_tokens\": 4}";
+  const Json first = complete("{\"prompt\": " + prompt + fields);
+  EXPECT_EQ(cached(first), 0);
+  const Json again = complete("{\"prompt\": " + prompt + fields);
+  EXPECT_EQ(cached(again), 199);
+  EXPECT_EQ(again["choices"], first["choices"]);
+  // Two turns of a conversation.
+  const auto chat = [this](const Json& messages) {
+    const Json body = {{"messages", messages}, {"temperature", 0}, {"max_tokens", 8}};
+    return Json::parse(post("/v1/chat/completions", body.dump())->body);
+  };
+  Json messages = Json::array({{{"role", "user"}, {"content", "And it came to pass in those days that"}}});
+  const Json turn = chat(messages);
+  messages.push_back(turn["choices"][0]["message"]);
+  messages.push_back({{"role", "user"}, {"content", "and then"}});
+  EXPECT_GE(cached(chat(messages)), turn["usage"]["prompt_tokens"].get<int>() - 1);
+  const std::string metrics = client().Get("/metrics")->body;
+  EXPECT_NE(metrics.find("slipring_prefix_hits_total 2"), std::string::npos) << metrics;
+}
+
+int connected(int port) {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return descriptor;
+}
+
+// Writes a piece, then a byte every 50 ms, until the server closes or `patience` is over. @return seconds it took
+double drip(int port, const std::string& first, const std::string& rest, double patience) {
+  const int descriptor = connected(port);
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  send(descriptor, first.data(), first.size(), MSG_NOSIGNAL);
+  bool open = true;
+  for (size_t at = 0; open && seconds() < patience; ++at) {
+    send(descriptor, &rest[at % rest.size()], 1, MSG_NOSIGNAL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    // Readable and nothing there, or an error: it was closed.
+    char byte = 0;
+    ssize_t count = 1;
+    while (count > 0) count = recv(descriptor, &byte, 1, MSG_DONTWAIT);
+    open = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  }
+  close(descriptor);
+  return seconds();
+}
+
+TEST_F(Http, SlowSendersAreCutOff) {
+  start({}, 64, 4, 8, std::chrono::seconds(1));
+  const std::string body_head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{";
+  double header = 0;
+  std::thread other([&] { header = drip(port_, "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a", 8); });
+  const double body = drip(port_, body_head, " ", 8);
+  other.join();
+  EXPECT_GT(header, 0.9);
+  EXPECT_LT(header, 5);
+  EXPECT_GT(body, 0.9);
+  EXPECT_LT(body, 5);
+}
+
+TEST_F(Http, EndlessHeadersAreCutOff) {
+  start({}, 64);
+  const std::string line = "X-More: " + std::string(1000, 'a') + "\r\n";
+  std::string flood = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
+  while (flood.size() < (4 << 20)) flood += line;
+  const double seconds = drip(port_, flood, line, 20);
+  EXPECT_LT(seconds, 15);
+}
+
+TEST_F(Http, TwoRequestsInOnePieceAreBothAnswered) {
+  start({}, 64);
+  const int descriptor = connected(port_);
+  const std::string one = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  send(descriptor, (one + one).data(), 2 * one.size(), MSG_NOSIGNAL);
+  std::string answer;
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 1; count > 0;) {
+    count = recv(descriptor, buffer.data(), buffer.size(), 0);  // to the idle connection's end
+    if (count > 0) answer.append(buffer.data(), static_cast<size_t>(count));
+  }
+  close(descriptor);
+  const size_t first = answer.find("\"status\":\"ok\"");
+  ASSERT_NE(first, std::string::npos) << answer;
+  EXPECT_NE(answer.find("\"status\":\"ok\"", first + 1), std::string::npos) << answer;
 }
 
 TEST_F(Http, AClientThatLeavesFreesItsPlace) {
