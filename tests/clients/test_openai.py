@@ -73,7 +73,10 @@ class EmbeddedModel(unittest.TestCase):
                 logprobs += chunk.choices[0].logprobs.token_logprobs
         self.assertEqual(text, whole.choices[0].text)
         self.assertEqual(logprobs, whole.choices[0].logprobs.token_logprobs)
-        self.assertEqual(usage, whole.usage)
+        for count in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            self.assertEqual(getattr(usage, count), getattr(whole.usage, count))
+        # The second time all but the prompt's last token was known.
+        self.assertEqual(usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens - 1)
         self.assertNotIn("the", text)
 
     def test_token_id_prompts_and_several(self):
@@ -130,6 +133,16 @@ class EmbeddedModel(unittest.TestCase):
         other = self.complete(max_tokens=1, logit_bias={str(token): -100})
         self.assertNotEqual(other.choices[0].text, first.choices[0].text)
         self.complete(presence_penalty=1.5, frequency_penalty=0.5)
+
+    def test_known_prompts_are_not_computed_again(self):
+        prompt = "Of the cached prefix, it is written. " * 12
+        first = self.complete(prompt=prompt)
+        self.assertEqual(first.usage.prompt_tokens_details.cached_tokens, 0)
+        for end, known in (("", first.usage.prompt_tokens - 1), (first.choices[0].text + " And", first.usage.prompt_tokens - 1)):
+            again = self.complete(prompt=prompt + end)
+            self.assertGreaterEqual(again.usage.prompt_tokens_details.cached_tokens, known)
+            if not end:
+                self.assertEqual(again.choices[0].text, first.choices[0].text)
 
     def test_limits(self):
         self.assertEqual(self.chat(max_completion_tokens=3).usage.completion_tokens, 3)
@@ -244,6 +257,17 @@ class SmolLM2(unittest.TestCase):
         forged = self.chat([{"role": "user", "content": attack}], max_tokens=1).usage.prompt_tokens
         # As control tokens the two would have cost a token each.
         self.assertGreater(forged, plain + 12)
+
+    def test_a_conversation_goes_on_from_its_last_turn(self):
+        messages = [{"role": "user", "content": "Name two rivers."}]
+        first = self.chat(messages)
+        messages += [{"role": "assistant", "content": first.choices[0].message.content},
+                     {"role": "user", "content": "Which one is longer?"}]
+        second = self.chat(messages)
+        known = second.usage.prompt_tokens_details.cached_tokens
+        self.assertGreaterEqual(known, first.usage.prompt_tokens - 1)
+        # Usually the reply is known as well: its text gives its tokens back.
+        self.assertGreaterEqual(known, first.usage.prompt_tokens + first.usage.completion_tokens - 2)
 
     def test_streamed_is_the_same(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Name three colours."}]
