@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-thread_local const Connection* serving = nullptr;
+thread_local Connection* serving = nullptr;
 
 // How long, and how much, a client that was refused may still send before the connection is cut.
 constexpr milliseconds kLinger{1000};
@@ -56,7 +56,7 @@ Connection::~Connection() {
   close(socket_);
 }
 
-const Connection* Connection::current() noexcept {
+Connection* Connection::current() noexcept {
   return serving;
 }
 
@@ -149,7 +149,7 @@ bool ConnectionServer::process_and_close_socket(int socket) {
     if (!asked) break;
     bool closed = false;
     sound = process_request(connection, left == 1, closed, nullptr);
-    if (!sound || closed) break;
+    if (!sound || closed || connection.last()) break;
   }
   return sound;
 }

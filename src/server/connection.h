@@ -26,7 +26,12 @@ class Connection final : public httplib::Stream {
   Connection& operator=(const Connection&) = delete;
 
   /// The connection that the calling thread serves; null elsewhere.
-  static const Connection* current() noexcept;
+  static Connection* current() noexcept;
+
+  /// The connection ends with the answer that is being made: what follows the request's header is not read, and must
+  /// not be taken for another request.
+  void end_with_this() noexcept { last_ = true; }
+  bool last() const noexcept { return last_; }
 
   /// Waits for the first byte of the next request, at most `patience`, and starts its clock. False without one.
   bool next_request(std::chrono::milliseconds patience);
@@ -53,6 +58,7 @@ class Connection final : public httplib::Stream {
   std::array<char, 4096> buffer_{};
   size_t begin_ = 0;
   size_t end_ = 0;
+  bool last_ = false;
 };
 
 /// httplib's server on connections of this kind.

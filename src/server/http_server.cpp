@@ -24,6 +24,11 @@ constexpr std::chrono::seconds kKeepAlive{10};
 constexpr std::chrono::milliseconds kPoll{100};
 constexpr int64_t kMaxHeaderBytes = int64_t{64} << 10;
 
+bool has_body(const Request& request) {
+  return request.has_header("Transfer-Encoding") ||
+         (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
+}
+
 void send_error(Response& response, const ApiError& error) {
   response.status = error.status();
   response.set_content(error.body(), kJson);
@@ -124,8 +129,13 @@ void HttpServer::Impl::configure() {
   http.set_keep_alive_max_count(1000);
   http.set_tcp_nodelay(true);
   http.set_pre_routing_handler([this](const Request& request, Response& response) {
-    return admit(request, response) ? httplib::Server::HandlerResponse::Unhandled
-                                    : httplib::Server::HandlerResponse::Handled;
+    const bool admitted = admit(request, response);
+    // Only POST's bodies are read, and only of requests that are let in. Any other would be read as the next request.
+    if (has_body(request) && (!admitted || request.method != "POST")) {
+      Connection::current()->end_with_this();
+      response.set_header("Connection", "close");
+    }
+    return admitted ? httplib::Server::HandlerResponse::Unhandled : httplib::Server::HandlerResponse::Handled;
   });
   http.set_exception_handler([](const Request&, Response& response, std::exception_ptr thrown) {
     try {

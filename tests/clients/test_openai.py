@@ -137,7 +137,8 @@ class EmbeddedModel(unittest.TestCase):
     def test_known_prompts_are_not_computed_again(self):
         prompt = "Of the cached prefix, it is written. " * 12
         first = self.complete(prompt=prompt)
-        self.assertEqual(first.usage.prompt_tokens_details.cached_tokens, 0)
+        # Of other prompts no more than the BOS is shared.
+        self.assertLessEqual(first.usage.prompt_tokens_details.cached_tokens, 1)
         for end, known in (("", first.usage.prompt_tokens - 1), (first.choices[0].text + " And", first.usage.prompt_tokens - 1)):
             again = self.complete(prompt=prompt + end)
             self.assertGreaterEqual(again.usage.prompt_tokens_details.cached_tokens, known)

@@ -371,18 +371,39 @@ TEST_F(Http, EndlessHeadersAreCutOff) {
   EXPECT_LT(seconds, 15);
 }
 
-TEST_F(Http, TwoRequestsInOnePieceAreBothAnswered) {
-  start({}, 64);
-  const int descriptor = connected(port_);
-  const std::string one = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  send(descriptor, (one + one).data(), 2 * one.size(), MSG_NOSIGNAL);
+// All that comes back for what is sent at once, to the idle connection's end.
+std::string answers_to(int port, const std::string& sent) {
+  const int descriptor = connected(port);
+  send(descriptor, sent.data(), sent.size(), MSG_NOSIGNAL);
   std::string answer;
   std::array<char, 4096> buffer{};
   for (ssize_t count = 1; count > 0;) {
-    count = recv(descriptor, buffer.data(), buffer.size(), 0);  // to the idle connection's end
+    count = recv(descriptor, buffer.data(), buffer.size(), 0);
     if (count > 0) answer.append(buffer.data(), static_cast<size_t>(count));
   }
   close(descriptor);
+  return answer;
+}
+
+constexpr const char* kHealth = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+// A body that nobody reads is not taken for a request.
+TEST_F(Http, NothingInABodyIsARequest) {
+  start({.api_keys = {"k"}, .allowed_hosts = {}, .cors_origins = {}}, 64);
+  const std::string hidden = kHealth;
+  const std::string length = "Host: localhost\r\nContent-Length: " + std::to_string(hidden.size()) + "\r\n\r\n";
+  for (const char* line : {"POST /v1/completions", "GET /health", "GET /v1/models", "OPTIONS /v1/models",
+                           "DELETE /v1/models", "PUT /health", "POST /nothing"}) {
+    const std::string answer = answers_to(port_, line + (" HTTP/1.1\r\n" + length) + hidden);
+    EXPECT_EQ(answer.find("HTTP/1.1 "), 0U) << line;
+    EXPECT_EQ(answer.find("HTTP/1.1 ", 1), std::string::npos) << line << ": " << answer;
+  }
+}
+
+TEST_F(Http, TwoRequestsInOnePieceAreBothAnswered) {
+  start({}, 64);
+  const std::string one = kHealth;
+  const std::string answer = answers_to(port_, one + one);
   const size_t first = answer.find("\"status\":\"ok\"");
   ASSERT_NE(first, std::string::npos) << answer;
   EXPECT_NE(answer.find("\"status\":\"ok\"", first + 1), std::string::npos) << answer;
