@@ -54,7 +54,7 @@ class Page(unittest.TestCase):
         template = pathlib.Path(cls.folder.name) / "template"
         template.write_text(PLAIN_TEMPLATE)
         # The longest context, and no hurry: a slow browser should find answers that still run.
-        cls.server = Server("--ctx", "8192", "-t", "1", "--no-draft", "--chat-template", str(template), "--name", "glimmer-tiny")
+        cls.server = Server("--ctx", "8192", "-t", "1", "--chat-template", str(template), "--name", "glimmer-tiny")
 
     @classmethod
     def tearDownClass(cls):
@@ -176,6 +176,7 @@ class Page(unittest.TestCase):
         self.assertIn("full attention", self.find("#d-title").text)
         self.find(".layer:nth-child(3)").send_keys(Keys.ENTER)
         self.assertIn("ring, window 128", self.find("#d-title").text)
+        self.assertRegex(self.find("#m-draft").text, r"^\d+ of \d+$")
         rings, without = (self.find(f"#kv-{kind}").text for kind in ("rings", "without"))
         self.assertNotEqual(rings, without)
         self.find("#stop").click()
