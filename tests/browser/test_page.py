@@ -190,8 +190,9 @@ class Page(unittest.TestCase):
     def test_dark_and_phone(self):
         self.open(dark=True)
         self.set_field("max_tokens", ENDLESS)
+        self.set_field("temperature", 0)  # a drawn answer might end early
         before = self.last_request()
-        self.send("In the beginning")
+        self.send("And the LORD spake")
         self.wait(lambda: self.drawn_length(before) > 200)
         self.picture("page-dark")
         self.driver.quit()
@@ -199,8 +200,9 @@ class Page(unittest.TestCase):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                     {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True})
         self.set_field("max_tokens", ENDLESS)
+        self.set_field("temperature", 0)  # a drawn answer might end early
         before = self.last_request()
-        self.send("In the beginning")
+        self.send("And the LORD spake")
         self.wait(lambda: self.drawn_length(before) > 150)
         self.assertLessEqual(self.driver.execute_script("return document.documentElement.scrollWidth"), 390)
         self.picture("page-phone-chat")
