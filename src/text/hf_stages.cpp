@@ -72,6 +72,8 @@ void add_normalizer(const json& field, Vocabulary& vocabulary) {
     step.kind = NormalizerStep::Kind::strip;
     step.strip_left = flag(field, "strip_left", true);
     step.strip_right = flag(field, "strip_right", true);
+  } else if (type == "NFC") {
+    step.kind = NormalizerStep::Kind::compose;
   } else {
     unsupported(where, "normalizer", "\"" + type + "\"");
   }

@@ -175,6 +175,37 @@ TEST_F(HfFolder, RulesThatAreNotThereAreRefusedByName) {
   expect_refusal(file, "WordPiece");
 }
 
+// Cohere's and GPT-NeoX's tokenizers compose first: a letter and its accent are the one character.
+TEST_F(HfFolder, TextIsComposedWhereTheFileSaysSo) {
+  json file = byte_level();
+  write("tokenizer.json", file);
+  EXPECT_EQ(load()->encode("e\u0301"), (Ids{0x65, 0xCC, 0x81}));
+  file["normalizer"] = {{"type", "NFC"}};
+  write("tokenizer.json", file);
+  const auto tokenizer = load();
+  EXPECT_EQ(tokenizer->encode("e\u0301"), (Ids{0xC3, 0xA9}));                          // é
+  EXPECT_EQ(tokenizer->encode("\u1100\u1161"), (Ids{0xEA, 0xB0, 0x80}));               // two Hangul jamo, one syllable
+  EXPECT_EQ(tokenizer->encode("q\u0307\u0323"), (Ids{0x71, 0xCC, 0xA3, 0xCC, 0x87}));  // marks in canonical order
+  EXPECT_EQ(tokenizer->encode("\uFB01"), (Ids{0xEF, 0xAC, 0x81}));                     // a ligature is no composition
+  EXPECT_EQ(tokenizer->encode(std::string("a\0th", 4)), (Ids{0x61, 0, 256}));
+  EXPECT_EQ(tokenizer->encode("e\xFF\u0301"), (Ids{0x65, 0xFF, 0xCC, 0x81}));  // not across bytes that are no text
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+  write("tokenizer.json", file);
+  EXPECT_EQ(load()->encode("e\u0301"), (Ids{0xC3, 0xA9}));
+}
+
+TEST_F(HfFolder, NormalizersThatBlowTextUpAreStopped) {
+  json file = byte_level();
+  const json twenty = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(20, 'a')}};
+  json steps = json::array();
+  for (int i = 0; i < 20; ++i) steps.push_back(twenty);
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  write("tokenizer.json", file);
+  const auto tokenizer = load();
+  EXPECT_THROW(tokenizer->encode("a"), Error);
+  EXPECT_EQ(tokenizer->encode("th"), (Ids{256}));
+}
+
 // A split rule that backtracks without end is stopped, not waited for.
 TEST_F(HfFolder, RulesThatNeverEndAreStopped) {
   json file = byte_level();
