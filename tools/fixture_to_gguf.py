@@ -4,7 +4,8 @@
     tools/fixture_to_gguf.py tests/data/gemma2 OUT/gemma2-f32.gguf [--f16] [--experts mxfp4]
 
 Needs the Python packages numpy, gguf and safetensors; nothing here is needed to build, run or test slipring.
-Facts that GGUF has no key for are folded into the weights: gemma2's query_pre_attn_scalar goes into q.
+Facts that GGUF has no key for are folded into the weights: Gemma's query_pre_attn_scalar goes into q, for Gemma 3 by
+way of q's norm.
 """
 
 import argparse
@@ -17,12 +18,15 @@ from safetensors.numpy import load_file
 
 ARCHITECTURES = {
     "gemma2": "gemma2",
+    "gemma3_text": "gemma3",
     "phi3": "phi3",
     "olmo3": "olmo2",
     "cohere2": "cohere2",
     "gpt_oss": "gpt-oss",
     "mistral": "llama",
 }
+
+GEMMAS = ("gemma2", "gemma3_text")
 
 NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -46,7 +50,7 @@ NAMES = {
 
 def post_attention_name(family):
     """Families with norms on both sides, and gpt-oss, name it so; in the others it is the norm in front of the MLP."""
-    return "post_attention_norm" if family in ("gemma2", "olmo3", "gpt_oss") else "ffn_norm"
+    return "post_attention_norm" if family in (*GEMMAS, "olmo3", "gpt_oss") else "ffn_norm"
 
 
 def interleave(weight, heads):
@@ -64,7 +68,7 @@ def tensors_of(family, config, weights):
         elif name == "lm_head.weight":
             yield "output.weight", value
         elif name == "model.norm.weight":
-            yield "output_norm.weight", value + 1 if family == "gemma2" else value
+            yield "output_norm.weight", value + 1 if family in GEMMAS else value
         else:
             layer, rest = name.removeprefix("model.layers.").split(".", 1)
             yield from layer_tensors(family, config, heads, kv_heads, f"blk.{layer}.", rest, value)
@@ -82,9 +86,9 @@ def layer_tensors(family, config, heads, kv_heads, prefix, rest, value):
         value = interleave(value, heads)
     if family == "mistral" and stem == "self_attn.k_proj":
         value = interleave(value, kv_heads)
-    if family == "gemma2" and stem.endswith("layernorm"):
+    if family in GEMMAS and stem.endswith("norm"):
         value = value + 1
-    if family == "gemma2" and stem == "self_attn.q_proj":
+    if stem == {"gemma2": "self_attn.q_proj", "gemma3_text": "self_attn.q_norm"}.get(family):
         value = value * np.float32((config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5)
     new = post_attention_name(family) if stem == "post_attention_layernorm" else NAMES[stem]
     yield f"{prefix}{new}.{kind}", value
@@ -109,14 +113,19 @@ def write_keys(writer, family, config):
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_rope_freq_base(rope["rope_theta"])
+    if family == "gemma3_text":
+        writer.add_rope_freq_base(rope["full_attention"]["rope_theta"])
+        writer.add_float32("gemma3.rope.freq_base_swa", rope["sliding_attention"]["rope_theta"])
+        rope = rope["full_attention"]
+    else:
+        writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_sliding_window(config["sliding_window"])
     if family == "cohere2":
         writer.add_layer_norm_eps(config["layer_norm_eps"])
         writer.add_logit_scale(config["logit_scale"])
     else:
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    if family in ("gemma2", "gpt_oss"):
+    if family in (*GEMMAS, "gpt_oss"):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     else:

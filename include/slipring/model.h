@@ -16,7 +16,9 @@ class Decoder;
 class ModelFiles;
 
 struct ModelOptions {
-  int threads = 0;  ///< threads that pack the weights; 0: all usable cores
+  int threads = 0;      ///< threads that pack the weights; 0: all usable cores
+  int64_t context = 0;  ///< positions that its sessions will use, 0: the model's default. Phi-3's LongRoPE has other
+                        ///< factors for texts beyond its original context; no other model looks at it
 };
 
 /// Immutable. Threads: everything here may be used from any number of threads.

@@ -142,9 +142,9 @@ nlohmann::json as_json(const Spread& s) {
 
 void bench(const BenchFlags& flags) {
   catch_interrupts();
-  const auto model = flags.model.load();
   const int64_t longest = *std::max_element(flags.depths.begin(), flags.depths.end());
   const int64_t need = longest + std::max(flags.prompt, flags.generate + 1);
+  const auto model = flags.model.load(need);
   if (need > model->spec().context_length) {
     throw Error(ErrorCode::context_full,
                 {.where = "--depth",

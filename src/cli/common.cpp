@@ -47,9 +47,9 @@ void ModelFlags::add_with_program(CLI::App& command) {
       ->excludes("--model");
 }
 
-std::shared_ptr<const Model> ModelFlags::load() const {
+std::shared_ptr<const Model> ModelFlags::load(int64_t context) const {
   if (!program.empty()) return Model::load_bundle(program, {.threads = threads});
-  return Model::load(model, {.threads = threads});
+  return Model::load(model, {.threads = threads, .context = context});
 }
 
 void SessionFlags::add(CLI::App& command) {

@@ -22,7 +22,8 @@ struct ModelFlags {
   void add(CLI::App& command);
   /// add(), and --program for the commands that run bundles too.
   void add_with_program(CLI::App& command);
-  std::shared_ptr<const Model> load() const;
+  /// @param context  what the command's --ctx asks for; 0: nothing
+  std::shared_ptr<const Model> load(int64_t context = 0) const;
 };
 
 /// -c, --chunk, --kv.

@@ -25,7 +25,7 @@ struct LogitsFlags {
 void logits(const LogitsFlags& flags) {
   const std::string text = flags.tokens_file.empty() ? flags.tokens : read_file(flags.tokens_file);
   const auto ids = parse_token_ids(text, flags.tokens_file.empty() ? "--tokens" : flags.tokens_file);
-  const auto model = flags.model.load();
+  const auto model = flags.model.load(flags.session.context);
   Session session(model, flags.session.options(flags.model.threads));
   const int64_t vocab = model->spec().vocab_size;
   Tensor all(DType::F32, {static_cast<int64_t>(ids.size()), vocab});

@@ -25,7 +25,7 @@ struct PerplexityFlags {
 void run_perplexity(const PerplexityFlags& flags) {
   catch_interrupts();
   const std::string text = read_file(flags.tokens_file.empty() ? flags.file : flags.tokens_file);
-  const auto model = flags.model.load();
+  const auto model = flags.model.load(flags.session.context);
   const auto ids =
       flags.tokens_file.empty() ? model->tokenizer().encode(text) : parse_token_ids(text, flags.tokens_file);
   SessionOptions session_options = flags.session.options(flags.model.threads);

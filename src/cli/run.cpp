@@ -126,7 +126,7 @@ void write_stats(const RunFlags& flags, const Session& session, const GenerateRe
 void run(const RunFlags& flags, bool have_prompt) {
   catch_interrupts();
   const std::string prompt_text = read_prompt(flags, have_prompt);
-  const auto model = flags.model.load();
+  const auto model = flags.model.load(flags.session.context);
   for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
   Session session(model, flags.session.options(flags.model.threads));
 

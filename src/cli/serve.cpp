@@ -76,7 +76,7 @@ void serve(ServeFlags& flags) {
   if (flags.http.host != "0.0.0.0" && flags.http.host != "::")
     flags.http.access.allowed_hosts.push_back(flags.http.host);
 
-  const auto model = flags.model.load();
+  const auto model = flags.model.load(flags.session.context);
   for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
   std::string name = flags.name.empty() ? model->path().stem().string() : flags.name;
   if (name.empty()) name = model->path().parent_path().filename().string();

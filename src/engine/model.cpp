@@ -14,7 +14,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   std::shared_ptr<Model> model(new Model);
   model->path_ = chosen;
   model->file_bytes_ = files->file_bytes();
-  model->decoder_ = load_decoder(*files, pool);
+  model->decoder_ = load_decoder(*files, pool, options.context);
   try {
     model->tokenizer_ = Tokenizer::load(*files);
   } catch (const Error& error) {

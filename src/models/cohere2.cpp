@@ -2,37 +2,30 @@
 //
 // Per layer: one layer norm; attention and SwiGLU side by side on it; residual. Embeddings are shared with the output;
 // logits are scaled. Reference: Hugging Face transformers, modeling_cohere2.py.
-#include <cmath>
-
 #include "models/config.h"
 #include "models/families.h"
+#include "models/layer_parts.h"
+#include "models/layered_decoder.h"
 
 namespace slipring {
 namespace {
 
 struct Layer {
   Norm norm;
-  Linear q, k, v, o;
-  Linear mlp_gate, mlp_up, mlp_down;
-  AttentionSpec attention;
+  AttentionPart attention;
+  FeedForwardPart mlp;
 };
 
-class Cohere2 final : public Decoder {
+class Cohere2 final : public LayeredDecoder {
  public:
   Cohere2(const ModelFiles& files, ThreadPool& pool);
 
-  Value embed(Ops& ops) const override;
-  Value forward(Ops& ops) const override;
   Value logits(Ops& ops, const Value& hidden) const override;
-  const Linear& embedding_table() const override { return embedding_; }
-  bool ties_embeddings() const override { return head_.matrix.empty(); }
 
  private:
   Layer load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const;
-  Value layer_forward(Ops& ops, int index, const Value& x) const;
+  Value run_layer(Ops& ops, int index, const Value& x) const override;
 
-  Linear embedding_, head_;
-  Norm final_norm_;
   Rope rope_;
   std::vector<Layer> layers_;
   float logit_scale_ = 1.0F;
@@ -67,84 +60,42 @@ Cohere2::Cohere2(const ModelFiles& files, ThreadPool& pool) {
   rope_ = read_rope(load, read_theta(files, "rope_parameters", 10000.0), config.head_dim, "rope_parameters",
                     RopeLayout::interleaved);
 
-  embedding_ = load.linear(WeightLoader::kEmbedding, config.vocab_size, config.hidden_size);
+  load_embedding(load, config);
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
-  final_norm_ = layer_norm(load, {"norm.weight", "output_norm.weight"}, config);
-  head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
-  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
-  weight_bytes_ = load.bytes();
-  fingerprint_ = load.fingerprint();
+  load_head(load, config, layer_norm(load, {"norm.weight", "output_norm.weight"}, config));
 }
 
 Layer Cohere2::load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const {
-  const int64_t hidden = config.hidden_size;
-  const int64_t inner = config.intermediate_size;
-  const int64_t query_width = int64_t{config.n_heads} * config.head_dim;
-  const int64_t kv_width = int64_t{config.n_kv_heads} * config.head_dim;
-  const auto linear = [&](Names names, Names bias, int64_t out, int64_t in) {
-    return load.linear_with_bias(names, bias, out, in, index);
-  };
   Layer layer;
   layer.norm = layer_norm(load, {"layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"}, config, index);
-  layer.q = linear({"layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight"},
-                   {"layers.{}.self_attn.q_proj.bias", "blk.{}.attn_q.bias"}, query_width, hidden);
-  layer.k = linear({"layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight"},
-                   {"layers.{}.self_attn.k_proj.bias", "blk.{}.attn_k.bias"}, kv_width, hidden);
-  layer.v = linear({"layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight"},
-                   {"layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias"}, kv_width, hidden);
-  layer.o = linear({"layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
-                   {"layers.{}.self_attn.o_proj.bias", "blk.{}.attn_output.bias"}, hidden, query_width);
-  layer.mlp_gate = load.linear({"layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"}, inner, hidden, index);
-  layer.mlp_up = load.linear({"layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight"}, inner, hidden, index);
-  layer.mlp_down = load.linear({"layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"}, hidden, inner, index);
-  layer.attention = {.n_heads = config.n_heads,
-                     .n_kv_heads = config.n_kv_heads,
-                     .head_dim = config.head_dim,
-                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
-                     .softcap = 0.0F,
-                     .window = spec_.layers[static_cast<size_t>(index)].window,
-                     .sinks = {}};
+  layer.attention = load_attention(load, config, layer_spec(index), index);
+  layer.mlp = load_feed_forward(load, config, index);
   return layer;
 }
 
-Value Cohere2::embed(Ops& ops) const {
-  return ops.has_embeddings() ? ops.input_embeddings() : ops.embedding(ops.token_ids(), embedding_);
-}
-
-Value Cohere2::layer_forward(Ops& ops, int index, const Value& x) const {
+Value Cohere2::run_layer(Ops& ops, int index, const Value& x) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  const int head_dim = layer.attention.head_dim;
+  const AttentionPart& attention = layer.attention;
+  const int head_dim = attention.spec.head_dim;
   const Value h = ops.norm(x, layer.norm);
-  auto projections = ops.linear(h, {&layer.q, &layer.k, &layer.v, &layer.mlp_gate, &layer.mlp_up});
+  auto projections = ops.linear(h, {&attention.q, &attention.k, &attention.v, &layer.mlp.gate, &layer.mlp.up});
   Value q = std::move(projections[0]);
   Value k = std::move(projections[1]);
-  if (spec_.layers[static_cast<size_t>(index)].rope_theta > 0) {
+  if (layer_spec(index).rope_theta > 0) {
     q = ops.rope(std::move(q), rope_, head_dim);
     k = ops.rope(std::move(k), rope_, head_dim);
   }
-  Value mixed = ops.linear(attend(ops, index, q, k, projections[2], layer.attention), layer.o);
-  const Value fed = ops.linear(ops.gated(Activation::silu, std::move(projections[3]), projections[4]), layer.mlp_down);
+  Value mixed = ops.linear(attend(ops, index, q, k, projections[2], attention.spec), attention.o);
+  const Value fed = ops.linear(ops.gated(Activation::silu, std::move(projections[3]), projections[4]), layer.mlp.down);
   return ops.add(ops.add(std::move(mixed), x), fed);
 }
 
-Value Cohere2::forward(Ops& ops) const {
-  Value x = embed(ops);
-  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
-    x = layer_forward(ops, i, x);
-    ops.tap(i, x);
-  }
-  return ops.norm(ops.logit_rows(x), final_norm_);
-}
-
 Value Cohere2::logits(Ops& ops, const Value& hidden) const {
-  return ops.scale(ops.linear(hidden, head_.matrix.empty() ? embedding_ : head_), logit_scale_);
+  return ops.scale(LayeredDecoder::logits(ops, hidden), logit_scale_);
 }
 
 }  // namespace
 
-const Family kCohere2 = {.read_spec = read_spec,
-                         .load = [](const ModelFiles& files, ThreadPool& pool) -> std::shared_ptr<const Decoder> {
-                           return std::make_shared<Cohere2>(files, pool);
-                         }};
+const Family kCohere2 = make_family<Cohere2, read_spec>();
 
 }  // namespace slipring

@@ -1,5 +1,6 @@
 #include "models/config.h"
 
+#include <cmath>
 #include <fmt/format.h>
 
 #include <slipring/error.h>
@@ -11,6 +12,14 @@ void bad_key(const ModelFiles& files, std::string_view key, std::string expected
                                     .expected = std::move(expected),
                                     .got = std::move(got),
                                     .advice = {}});
+}
+
+double read_positive(const ModelFiles& files, Names key, double fallback) {
+  const double value = files.real(key).value_or(fallback);
+  if (!(value > 0) || !std::isfinite(value)) {
+    bad_key(files, files.is_gguf() ? key.gguf : key.hf, "a number above 0", std::to_string(value));
+  }
+  return value;
 }
 
 CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& defaults) {
@@ -43,7 +52,7 @@ CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& d
     bad_key(files, files.is_gguf() ? head_dim.gguf : head_dim.hf, "a value, as hidden size is no multiple of the heads",
             "nothing");
   }
-  config.norm_eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(defaults.norm_eps);
+  config.norm_eps = read_positive(files, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, defaults.norm_eps);
 
   const Tensor table = WeightLoader::embedding_table(files);
   if (table.empty()) {

@@ -16,6 +16,9 @@ inline constexpr int64_t kMaxContext = int64_t{1} << 30;
 /// @throws Error{bad_file} that names the files and the key
 [[noreturn]] void bad_key(const ModelFiles& files, std::string_view key, std::string expected, std::string got);
 
+/// A number above 0; `fallback` where the files have none. @throws Error{bad_file} naming the key
+double read_positive(const ModelFiles& files, Names key, double fallback);
+
 /// What all transformer configs have.
 struct CommonConfig {
   int64_t n_layers = 0;
@@ -27,6 +30,9 @@ struct CommonConfig {
   int n_kv_heads = 0;
   int head_dim = 0;
   double norm_eps = 0.0;
+
+  int64_t query_width() const noexcept { return int64_t{n_heads} * head_dim; }
+  int64_t kv_width() const noexcept { return int64_t{n_kv_heads} * head_dim; }
 };
 
 /// What a family's config.json may leave out, since the reference has a default for it. 0: nothing may be left out.
@@ -48,19 +54,25 @@ CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& d
 void fill_spec(ModelSpec& spec, const char* family, const ModelFiles& files, const CommonConfig& config,
                const std::vector<LayerKind>& kinds, int64_t window);
 
-/// The base of the frequencies: `section`/rope_theta, or rope_theta, or GGUF's rope.freq_base; `fallback` where the
-/// files have none.
-double read_theta(const ModelFiles& files, std::string_view section, double fallback);
+/// The base of the frequencies: `section`/rope_theta, or the older top-level key, or what all layers share; in GGUF
+/// files `gguf_key`; `fallback` where the files have none. @throws Error{bad_file} unless it is above 0
+double read_theta(const ModelFiles& files, std::string_view section, double fallback,
+                  std::string_view older_key = "rope_theta", std::string_view gguf_key = "rope.freq_base");
 
-/// Position embedding from the files: plain, linear scaling, Llama 3's by frequency bands, YaRN or LongRoPE with its
-/// short factors; GGUF's "rope_freqs.weight" where present.
-/// @param theta          base of the frequencies
-/// @param section        Hugging Face: the object that holds rope_type and its parameters ("rope_parameters", or
-///                       "rope_parameters/full_attention")
-/// @param yarn_truncates YaRN: whether the bounds of its ramp are whole dimensions, where the files do not say
+/// What read_rope() does where the files leave a choice.
+struct RopeChoices {
+  bool yarn_truncates = true;  ///< YaRN: whether the bounds of its ramp are whole dimensions, unless the files say
+  bool long_factors = false;   ///< LongRoPE: the factors for texts beyond the original context, not those up to it
+};
+
+/// Position embedding from the files: plain, linear scaling, Llama 3's by frequency bands, YaRN or LongRoPE; GGUF's
+/// "rope_freqs.weight" where present.
+/// @param theta    base of the frequencies
+/// @param section  Hugging Face: the object that holds rope_type and its parameters ("rope_parameters", or
+///                 "rope_parameters/full_attention")
 /// @throws Error{unsupported} naming another rope_type; Error{bad_file} for factors that are no factors
 Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section, RopeLayout layout,
-               bool yarn_truncates = true);
+               const RopeChoices& choices = {});
 
 /// The rope_type of a section, "default" where there is none; "longrope" for GGUF files that hold its factors.
 std::string rope_type(const ModelFiles& files, std::string_view section);

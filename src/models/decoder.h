@@ -42,11 +42,13 @@ class Decoder {
 };
 
 /// Builds the decoder of `files`: finds the family by architecture, reads the spec, packs the weights.
+/// @param context  positions that it will be used for, 0: unknown. Only a model that computes long texts in another way
+///                 than short ones looks at it (Phi-3's LongRoPE).
 /// @throws Error{unsupported} listing the known architectures; Error{bad_file} naming a missing key or tensor
-std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool);
+std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool, int64_t context = 0);
 
 /// The facts alone, without loading weights. @throws like load_decoder()
-ModelSpec read_model_spec(const ModelFiles& files);
+ModelSpec read_model_spec(const ModelFiles& files, int64_t context = 0);
 
 /// Architectures that load_decoder() knows, as their files spell them, sorted.
 std::vector<std::string> known_architectures();

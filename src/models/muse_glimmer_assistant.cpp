@@ -80,7 +80,7 @@ void MuseGlimmerAssistant::read_spec(const ModelFiles& files) {
   const auto n_kv_heads =
       static_cast<int>(files.require_integer({"num_key_value_heads", "attention.head_count_kv"}, 1, 65536));
   const auto head_dim = static_cast<int>(files.require_integer({"head_dim", "attention.key_length"}, 1, 8192));
-  const double theta = files.real({"rope_parameters/rope_theta", "rope.freq_base"}).value_or(500000.0);
+  const double theta = read_theta(files, "rope_parameters", 500000.0);
   for (int64_t i = 0; i < n_layers; ++i) {
     spec_.layers.push_back({.kind = LayerKind::sliding,
                             .window = window,

@@ -5,38 +5,30 @@
 // they are cut apart when loaded. Long-context files scale each dimension by a factor of its own (LongRoPE).
 // Reference: Hugging Face transformers, modeling_phi3.py.
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 
 #include "models/config.h"
 #include "models/families.h"
+#include "models/layer_parts.h"
+#include "models/layered_decoder.h"
 
 namespace slipring {
 namespace {
 
 struct Layer {
   Norm attention_norm, feed_forward_norm;
-  Linear q, k, v, o;
-  Linear mlp_gate, mlp_up, mlp_down;
-  AttentionSpec attention;
+  AttentionPart attention;
+  FeedForwardPart mlp;
 };
 
-class Phi3 final : public Decoder {
+class Phi3 final : public LayeredDecoder {
  public:
-  Phi3(const ModelFiles& files, ThreadPool& pool);
-
-  Value embed(Ops& ops) const override;
-  Value forward(Ops& ops) const override;
-  Value logits(Ops& ops, const Value& hidden) const override;
-  const Linear& embedding_table() const override { return embedding_; }
-  bool ties_embeddings() const override { return head_.matrix.empty(); }
+  Phi3(const ModelFiles& files, ThreadPool& pool, int64_t context);
 
  private:
   Layer load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const;
-  Value layer_forward(Ops& ops, int index, const Value& x) const;
+  Value run_layer(Ops& ops, int index, const Value& x) const override;
 
-  Linear embedding_, head_;
-  Norm final_norm_;
   Rope rope_;
   std::vector<Layer> layers_;
 };
@@ -56,16 +48,30 @@ int64_t window_of(const ModelFiles& files, const CommonConfig& config, ModelSpec
   return window;
 }
 
-ModelSpec read_spec(const ModelFiles& files) {
+constexpr const char* kRope = "rope_parameters";
+
+// LongRoPE has one set of factors for texts within the original context and one for longer texts, and a cached key
+// cannot be moved from one to the other. So the set is chosen once, by the context that was asked for.
+bool takes_long_factors(const ModelFiles& files, int64_t context) {
+  return rope_type(files, kRope) == "longrope" && context > longrope_original_context(files, kRope);
+}
+
+ModelSpec read_spec(const ModelFiles& files, int64_t context) {
   ModelSpec spec;
   CommonConfig config = read_common_config(files);
   int64_t window = window_of(files, config, spec);
-  if (rope_type(files, "rope_parameters") == "longrope") {
-    const int64_t original = longrope_original_context(files, "rope_parameters");
-    if (original < config.context_length) {
-      spec.notices.push_back(
-          fmt::format("{}: LongRoPE with the short factors, which hold for the first {} of {} positions",
-                      files.path().string(), original, config.context_length));
+  if (rope_type(files, kRope) == "longrope") {
+    const int64_t original = longrope_original_context(files, kRope);
+    if (takes_long_factors(files, context)) {
+      spec.notices.push_back(fmt::format(
+          "{}: LongRoPE with the long factors, meant for texts of more than {} tokens, as a context of {} was "
+          "asked for",
+          files.path().string(), original, context));
+    } else if (original < config.context_length) {
+      spec.notices.push_back(fmt::format(
+          "{}: LongRoPE with the short factors, which hold for the first {} of {} positions; a longer context "
+          "has to be asked for",
+          files.path().string(), original, config.context_length));
       config.context_length = original;
     }
   }
@@ -73,7 +79,7 @@ ModelSpec read_spec(const ModelFiles& files) {
   const std::vector<LayerKind> kinds(static_cast<size_t>(config.n_layers),
                                      window > 0 ? LayerKind::sliding : LayerKind::full);
   fill_spec(spec, "phi3", files, config, kinds, window);
-  const double theta = read_theta(files, "rope_parameters", 10000.0);
+  const double theta = read_theta(files, kRope, 10000.0);
   for (LayerSpec& layer : spec.layers) layer.rope_theta = theta;
   return spec;
 }
@@ -93,94 +99,91 @@ int rotary_dim_of(const ModelFiles& files, const CommonConfig& config) {
   return static_cast<int>(rotary_dim);
 }
 
-Phi3::Phi3(const ModelFiles& files, ThreadPool& pool) {
+// One matrix for q, k and v, or, as some converters write, three.
+AttentionPart load_fused_attention(WeightLoader& load, const CommonConfig& config, const LayerSpec& layer,
+                                   int64_t index) {
+  const Names fused{"layers.{}.self_attn.qkv_proj.weight", "blk.{}.attn_qkv.weight"};
+  if (load.find(fused, index).empty()) return load_attention(load, config, layer, index);
+  const int64_t query_width = config.query_width();
+  const int64_t kv_width = config.kv_width();
+  const auto rows = [&](int64_t first, int64_t count) {
+    return load.linear_rows(fused, query_width + 2 * kv_width, first, count, config.hidden_size, index);
+  };
+  AttentionPart part;
+  part.q = rows(0, query_width);
+  part.k = rows(query_width, kv_width);
+  part.v = rows(query_width + kv_width, kv_width);
+  part.o = load.linear({"layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"}, config.hidden_size,
+                       query_width, index);
+  part.spec = attention_spec(config.n_heads, layer);
+  return part;
+}
+
+// The same for gate and up; a fused matrix goes by the name of up in GGUF files.
+FeedForwardPart load_fused_feed_forward(WeightLoader& load, const CommonConfig& config, int64_t index) {
+  if (!load.find({"layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight"}, index).empty()) {
+    return load_feed_forward(load, config, index);
+  }
+  const int64_t inner = config.intermediate_size;
+  const auto rows = [&](int64_t first) {
+    return load.linear_rows({"layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"}, 2 * inner, first, inner,
+                            config.hidden_size, index);
+  };
+  FeedForwardPart part;
+  part.gate = rows(0);
+  part.up = rows(inner);
+  part.down =
+      load.linear({"layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"}, config.hidden_size, inner, index);
+  return part;
+}
+
+Phi3::Phi3(const ModelFiles& files, ThreadPool& pool, int64_t context) {
   WeightLoader load(files, pool);
   const CommonConfig config = read_common_config(files);
-  spec_ = read_spec(files);
-  rope_ = read_rope(load, spec_.layers.front().rope_theta, rotary_dim_of(files, config), "rope_parameters",
-                    RopeLayout::halves);
+  spec_ = read_spec(files, context);
+  const bool long_factors = takes_long_factors(files, context);
+  rope_ = read_rope(load, spec_.layers.front().rope_theta, rotary_dim_of(files, config), kRope, RopeLayout::halves,
+                    {.long_factors = long_factors});
 
-  embedding_ = load.linear(WeightLoader::kEmbedding, config.vocab_size, config.hidden_size);
+  load_embedding(load, config);
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
-  final_norm_ = load.norm({"norm.weight", "output_norm.weight"}, config.hidden_size, config.norm_eps);
-  head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
-  (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
-  weight_bytes_ = load.bytes();
-  fingerprint_ = load.fingerprint();
+  load_head(load, config, load.norm({"norm.weight", "output_norm.weight"}, config.hidden_size, config.norm_eps));
+  if (long_factors) fingerprint_ = ~fingerprint_;  // a snapshot made with the other factors does not fit
 }
 
 Layer Phi3::load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const {
   const int64_t hidden = config.hidden_size;
-  const int64_t inner = config.intermediate_size;
-  const int64_t query_width = int64_t{config.n_heads} * config.head_dim;
-  const int64_t kv_width = int64_t{config.n_kv_heads} * config.head_dim;
-  const auto qkv = [&](int64_t first, int64_t out) {
-    return load.linear_rows({"layers.{}.self_attn.qkv_proj.weight", "blk.{}.attn_qkv.weight"},
-                            query_width + 2 * kv_width, first, out, hidden, index);
-  };
-  const auto gate_up = [&](int64_t first) {
-    return load.linear_rows({"layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight"}, 2 * inner, first, inner,
-                            hidden, index);
-  };
   Layer layer;
   layer.attention_norm =
       load.norm({"layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"}, hidden, config.norm_eps, index);
   layer.feed_forward_norm = load.norm({"layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"}, hidden,
                                       config.norm_eps, index);
-  layer.q = qkv(0, query_width);
-  layer.k = qkv(query_width, kv_width);
-  layer.v = qkv(query_width + kv_width, kv_width);
-  layer.o = load.linear({"layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"}, hidden, query_width, index);
-  layer.mlp_gate = gate_up(0);
-  layer.mlp_up = gate_up(inner);
-  layer.mlp_down = load.linear({"layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"}, hidden, inner, index);
-  layer.attention = {.n_heads = config.n_heads,
-                     .n_kv_heads = config.n_kv_heads,
-                     .head_dim = config.head_dim,
-                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
-                     .softcap = 0.0F,
-                     .window = spec_.layers[static_cast<size_t>(index)].window,
-                     .sinks = {}};
+  layer.attention = load_fused_attention(load, config, layer_spec(index), index);
+  layer.mlp = load_fused_feed_forward(load, config, index);
   return layer;
 }
 
-Value Phi3::embed(Ops& ops) const {
-  return ops.has_embeddings() ? ops.input_embeddings() : ops.embedding(ops.token_ids(), embedding_);
-}
-
-Value Phi3::layer_forward(Ops& ops, int index, const Value& x) const {
+Value Phi3::run_layer(Ops& ops, int index, const Value& x) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  const int head_dim = layer.attention.head_dim;
+  const AttentionPart& attention = layer.attention;
+  const int head_dim = attention.spec.head_dim;
   Value h = ops.norm(x, layer.attention_norm);
-  auto projections = ops.linear(h, {&layer.q, &layer.k, &layer.v});
+  auto projections = ops.linear(h, {&attention.q, &attention.k, &attention.v});
   const Value q = ops.rope(std::move(projections[0]), rope_, head_dim);
   const Value k = ops.rope(std::move(projections[1]), rope_, head_dim);
-  Value mixed = attend(ops, index, q, k, projections[2], layer.attention);
-  const Value middle = ops.add(ops.linear(mixed, layer.o), x);
+  Value mixed = attend(ops, index, q, k, projections[2], attention.spec);
+  const Value middle = ops.add(ops.linear(mixed, attention.o), x);
 
   h = ops.norm(middle, layer.feed_forward_norm);
-  auto mlp = ops.linear(h, {&layer.mlp_gate, &layer.mlp_up});
-  return ops.add(ops.linear(ops.gated(Activation::silu, std::move(mlp[0]), mlp[1]), layer.mlp_down), middle);
-}
-
-Value Phi3::forward(Ops& ops) const {
-  Value x = embed(ops);
-  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
-    x = layer_forward(ops, i, x);
-    ops.tap(i, x);
-  }
-  return ops.norm(ops.logit_rows(x), final_norm_);
-}
-
-Value Phi3::logits(Ops& ops, const Value& hidden) const {
-  return ops.linear(hidden, head_.matrix.empty() ? embedding_ : head_);
+  return ops.add(feed_forward(ops, layer.mlp, Activation::silu, h), middle);
 }
 
 }  // namespace
 
-const Family kPhi3 = {.read_spec = read_spec,
-                      .load = [](const ModelFiles& files, ThreadPool& pool) -> std::shared_ptr<const Decoder> {
-                        return std::make_shared<Phi3>(files, pool);
-                      }};
+const Family kPhi3 = {
+    .read_spec = read_spec,
+    .load = [](const ModelFiles& files, ThreadPool& pool, int64_t context) -> std::shared_ptr<const Decoder> {
+      return std::make_shared<Phi3>(files, pool, context);
+    }};
 
 }  // namespace slipring

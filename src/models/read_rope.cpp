@@ -84,7 +84,8 @@ void stretch_llama3(Rope& rope, const Section& section) {
   }
 }
 
-constexpr Names kShortFactors{{}, "rope_factors_short.weight"};
+constexpr Names kShortFactors{"short_factor", "rope_factors_short.weight"};
+constexpr Names kLongFactors{"long_factor", "rope_factors_long.weight"};
 
 // The magnitude that YaRN's paper recommends for a stretch by `factor`.
 double yarn_magnitude(double factor, double weight = 1.0) {
@@ -126,24 +127,25 @@ void stretch_yarn(Rope& rope, const Section& section, double theta, bool truncat
   rope.magnitude = static_cast<float>(*magnitude);
 }
 
-// Ding et al., LongRoPE (arXiv 2402.13753): one factor a dimension. These are the short ones, for texts within the
-// original context; a model's spec says that this is as far as it goes.
-void stretch_longrope(Rope& rope, const Section& section, double original_context) {
+// Ding et al., LongRoPE (arXiv 2402.13753): one factor a dimension, from one set for texts within the original context
+// and from another for longer ones.
+void stretch_longrope(Rope& rope, const Section& section, double original_context, bool long_factors) {
   const ModelFiles& files = section.files();
+  const Names& name = long_factors ? kLongFactors : kShortFactors;
   std::vector<double> factors;
   if (files.is_gguf()) {
-    const Tensor stored = files.find_tensor(kShortFactors);
+    const Tensor stored = files.find_tensor(name);
     if (!stored.empty() && stored.dtype() == DType::F32) {
       factors.assign(stored.data<float>(), stored.data<float>() + stored.elements());
     }
   } else {
-    factors = section.reals("short_factor");
+    factors = section.reals(name.hf);
   }
   const size_t dims = rope.inverse_frequencies.size();
   const bool sound = std::all_of(factors.begin(), factors.end(), [](double f) { return f > 0 && std::isfinite(f); });
   if (factors.size() != dims || !sound) {
-    bad_key(files, files.is_gguf() ? "rope_factors_short.weight" : "short_factor",
-            fmt::format("{} numbers above 0", dims), fmt::format("{} numbers", factors.size()));
+    bad_key(files, files.is_gguf() ? name.gguf : name.hf, fmt::format("{} numbers above 0", dims),
+            fmt::format("{} numbers", factors.size()));
   }
   for (size_t i = 0; i < dims; ++i) {
     rope.inverse_frequencies[i] = static_cast<float>(rope.inverse_frequencies[i] / factors[i]);
@@ -157,9 +159,12 @@ void stretch_longrope(Rope& rope, const Section& section, double original_contex
 
 }  // namespace
 
-double read_theta(const ModelFiles& files, std::string_view section, double fallback) {
-  auto theta = Section(files, section).find("rope_theta", "rope.freq_base");
-  if (!theta && !files.is_gguf()) theta = files.real({"rope_theta", {}});
+double read_theta(const ModelFiles& files, std::string_view section, double fallback, std::string_view older_key,
+                  std::string_view gguf_key) {
+  const std::string own = std::string(section) + "/rope_theta";
+  auto theta = files.real({own, gguf_key});
+  if (!theta && !files.is_gguf()) theta = files.real({older_key, {}});
+  if (!theta) theta = Section(files, section).find("rope_theta", gguf_key);
   const double value = theta.value_or(fallback);
   if (!(value > 0) || !std::isfinite(value)) bad_key(files, "rope theta", "a number above 0", std::to_string(value));
   return value;
@@ -189,7 +194,7 @@ int64_t longrope_original_context(const ModelFiles& files, std::string_view sect
 }
 
 Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::string_view section_name, RopeLayout layout,
-               bool yarn_truncates) {
+               const RopeChoices& choices) {
   const ModelFiles& files = load.files();
   const Section section(files, section_name);
   const std::string kind = rope_type(files, section_name);
@@ -198,9 +203,10 @@ Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::stri
   if (kind == "llama3") {
     if (!files.is_gguf()) stretch_llama3(rope, section);  // GGUF holds the outcome, as rope_freqs below
   } else if (kind == "yarn") {
-    stretch_yarn(rope, section, theta, yarn_truncates);
+    stretch_yarn(rope, section, theta, choices.yarn_truncates);
   } else if (kind == "longrope") {
-    stretch_longrope(rope, section, static_cast<double>(longrope_original_context(files, section_name)));
+    stretch_longrope(rope, section, static_cast<double>(longrope_original_context(files, section_name)),
+                     choices.long_factors);
   } else if (kind != "default" && kind != "linear") {
     throw Error(ErrorCode::unsupported, {.where = files.path().string() + ": rope type",
                                          .expected = "default, linear, llama3, yarn or longrope",

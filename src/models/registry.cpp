@@ -51,12 +51,12 @@ static const Family& family_of(const ModelFiles& files) {
                                        .advice = {}});
 }
 
-ModelSpec read_model_spec(const ModelFiles& files) {
-  return family_of(files).read_spec(files);
+ModelSpec read_model_spec(const ModelFiles& files, int64_t context) {
+  return family_of(files).read_spec(files, context);
 }
 
-std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool) {
-  return family_of(files).load(files, pool);
+std::shared_ptr<const Decoder> load_decoder(const ModelFiles& files, ThreadPool& pool, int64_t context) {
+  return family_of(files).load(files, pool, context);
 }
 
 }  // namespace slipring
