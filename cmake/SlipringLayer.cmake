@@ -17,6 +17,9 @@ if(SLIPRING_SANITIZE)
     -O1 -g1 $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(slipring_options INTERFACE -fsanitize=${SLIPRING_SANITIZE})
 endif()
+if(SLIPRING_FUZZERS)
+  target_compile_options(slipring_options INTERFACE -fsanitize=fuzzer-no-link)  # every line counts as coverage
+endif()
 
 function(slipring_layer name)
   cmake_parse_arguments(arg "" "" "SOURCES;TESTS;BENCHES;DEPS;TEST_DEPS" ${ARGN})

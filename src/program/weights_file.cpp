@@ -257,6 +257,13 @@ std::shared_ptr<const Linear> WeightsFile::linear(const std::string& name, DType
       known->fine_activations == fine_activations) {
     return known;
   }
+  // Packed once at most, so that no text can ask for more memory than the weights themselves take.
+  if (known) {
+    throw Error(ErrorCode::bad_file, {.where = impl_->where + ": weight " + name,
+                                      .expected = "one use of it, or the same one each time",
+                                      .got = "another type, shape or bias than before",
+                                      .advice = "export the model again"});
+  }
   auto made = std::make_shared<Linear>();
   made->name = name;
   made->fine_activations = fine_activations;

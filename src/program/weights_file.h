@@ -24,7 +24,8 @@ class WeightsFile {
   WeightsFile(const std::filesystem::path& folder, ThreadPool& pool);
   ~WeightsFile();
 
-  /// @throws Error{bad_file} naming the part that is missing or has another type or shape
+  /// @throws Error{bad_file} naming the part that is missing or has another type or shape, or that was asked for before
+  /// in another form
   std::shared_ptr<const Linear> linear(const std::string& name, DType dtype, int64_t rows, int64_t cols, bool bias,
                                        bool fine_activations);
   std::shared_ptr<const Norm> norm(const std::string& name, int64_t size);

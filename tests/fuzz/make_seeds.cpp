@@ -9,6 +9,7 @@
 
 #include "formats/gguf_writer.h"
 #include "formats/safetensors_writer.h"
+#include "make_state_seeds.h"
 
 namespace {
 
@@ -137,6 +138,8 @@ int main(int argc, char** argv) {
     request_seeds(folder / "request");
     tokenizer_seeds(folder / "tokenizer");
     tokenizer_json_seeds(folder / "tokenizer_json");
+    testing::snapshot_seeds(folder / "snapshot");
+    testing::program_seeds(folder / "program");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -1,0 +1,58 @@
+// Any bytes as the text of a program beside a small file of weights: an Error, or a program that is sound and whose
+// text, read again, is the same.
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <slipring/error.h>
+
+#include "formats/safetensors_writer.h"
+#include "program/parse.h"
+#include "program/verify.h"
+#include "program_weights.h"
+
+namespace {
+
+using namespace slipring;
+namespace fs = std::filesystem;
+
+// The weights that seeds name; the text can ask for any of them with any type and shape.
+struct Folder {
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "slipring-fuzz-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+    path = pattern;
+    testing::write_program_weights(path / kWeightsFile);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  fs::path path;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Folder folder;
+  static ThreadPool pool(1);
+  try {
+    WeightsFile weights(folder.path, pool);
+    const Program program = parse_program({reinterpret_cast<const char*>(data), size}, weights, "fuzz.program");
+    if (!problems(program).empty()) std::abort();
+    obligations(program).text();
+    const std::string text = to_text(program);
+    std::string again;
+    try {
+      again = to_text(parse_program(text, weights, "again.program"));
+    } catch (const Error&) {
+      std::abort();
+    }
+    if (again != text) std::abort();
+  } catch (const Error&) {
+  }
+  return 0;
+}
