@@ -51,7 +51,8 @@ void load_and_step(const fs::path& path, const std::string& change, Outcomes& ou
 // Every value of a config, by its path.
 std::vector<json::json_pointer> values_of(const json& config) {
   std::vector<json::json_pointer> places;
-  for (const auto& [place, value] : config.flatten().items()) places.emplace_back(place);
+  const json flat = config.flatten();
+  for (const auto& [place, value] : flat.items()) places.emplace_back(place);
   return places;
 }
 

@@ -13,6 +13,8 @@
 #include "formats/codec.h"
 #include "formats/gguf_writer.h"
 #include "formats/model_files.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_writer.h"
 #include "formats/test_bytes.h"
 
 namespace slipring::testing {
@@ -185,7 +187,7 @@ TEST(Phi3Gguf, FusedAndSplitProjectionsAreTheSameModel) {
 }
 
 // Experts in MXFP4, as published folders and GGUF files hold them. The reference multiplies the same weights by exact
-// activations; ours are rounded to 8 bits, which is all of the difference.
+// activations; ours are rounded to 8 bits, which is all of the difference: see Mxfp4Weights below.
 class Mxfp4 : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Mxfp4, LogitsAreTheReferenceAndTheBitsDoNotDependOnTheChunk) {
@@ -196,7 +198,7 @@ TEST_P(Mxfp4, LogitsAreTheReferenceAndTheBitsDoNotDependOnTheChunk) {
   const auto whole = logits_of(model, ids, 512);
   const double difference = worst(whole, expected["logits"]);
   RecordProperty("worst_difference", std::to_string(difference));
-  EXPECT_LT(difference, 0.1);
+  EXPECT_LT(difference, 0.3);
   for (const int64_t chunk : {1, 7}) EXPECT_TRUE(logits_of(model, ids, chunk) == whole) << chunk;
 }
 
@@ -205,35 +207,66 @@ INSTANTIATE_TEST_SUITE_P(Parity, Mxfp4, ::testing::Values("", "gpt-oss-mxfp4.ggu
                            return std::string(*parameter.param == 0 ? "folder" : "gguf");
                          });
 
-// The tensors of the GGUF file decode to what the gguf package says, and the folder's blocks are the same numbers.
-TEST(Mxfp4Weights, DecodeToTheReferenceFromEitherFormat) {
-  const fs::path folder = fixture_root() / "gpt-oss-mxfp4";
-  const TensorFile expected(folder / "mxfp4_case.safetensors");
-  const auto files = ModelFiles::open(folder / "gpt-oss-mxfp4.gguf");
-  const auto compare = [&](std::string_view name, const Tensor& fused, int64_t first, int64_t step) {
-    const Tensor blocks = files->find_tensor({{}, name});
-    ASSERT_EQ(blocks.dtype(), DType::MXFP4) << name;
+/// The experts' matrices of one layer as the folder has them in float32: [experts, in, out], `step` names sharing a
+/// row.
+Tensor fused(const ModelFiles& gguf, int64_t layer, const std::vector<const char*>& names) {
+  Tensor result;
+  const auto step = static_cast<int64_t>(names.size());
+  for (int64_t first = 0; first < step; ++first) {
+    const Tensor blocks = gguf.find_tensor({{}, names[static_cast<size_t>(first)]}, layer);
+    EXPECT_EQ(blocks.dtype(), DType::MXFP4);
     const int64_t experts = blocks.shape()[0];
     const int64_t rows = blocks.shape()[1];
     const int64_t cols = blocks.shape()[2];
+    if (result.empty()) result = Tensor(DType::F32, {experts, cols, rows * step});
     std::vector<float> decoded(static_cast<size_t>(blocks.elements()));
     dequantise(DType::MXFP4, blocks.raw(), blocks.elements(), decoded.data());
-    const int64_t out = fused.shape()[2];  // fused is [experts, in, out]
     for (int64_t e = 0; e < experts; ++e) {
       for (int64_t j = 0; j < rows; ++j) {
         for (int64_t i = 0; i < cols; ++i) {
-          ASSERT_EQ(decoded[static_cast<size_t>((e * rows + j) * cols + i)],
-                    fused.data<float>()[(e * cols + i) * out + first + j * step])
-              << name << " " << e << " " << j << " " << i;
+          result.data<float>()[(e * cols + i) * rows * step + j * step + first] =
+              decoded[static_cast<size_t>((e * rows + j) * cols + i)];
         }
       }
     }
-  };
-  compare("blk.1.ffn_gate_exps.weight", expected["gate_up_proj"], 0, 2);
-  compare("blk.1.ffn_up_exps.weight", expected["gate_up_proj"], 1, 2);
-  compare("blk.1.ffn_down_exps.weight", expected["down_proj"], 0, 1);
+  }
+  return result;
+}
+
+const std::vector<const char*> kGateUp{"blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"};
+const std::vector<const char*> kDown{"blk.{}.ffn_down_exps.weight"};
+
+// The GGUF file's tensors decode to what the gguf package says, the folder's blocks are the same numbers, and the model
+// with these numbers in float32 is the reference.
+TEST(Mxfp4Weights, AreTheReferencesFromEitherFormat) {
+  const fs::path folder = fixture_root() / "gpt-oss-mxfp4";
+  const TensorFile expected(folder / "mxfp4_case.safetensors");
+  const auto gguf = ModelFiles::open(folder / "gpt-oss-mxfp4.gguf");
+  for (const auto& [name, parts] : {std::pair("gate_up_proj", kGateUp), {"down_proj", kDown}}) {
+    const Tensor decoded = fused(*gguf, 1, parts);
+    const Tensor& reference = expected[name];
+    ASSERT_EQ(decoded.shape(), reference.shape());
+    EXPECT_TRUE(std::equal(decoded.data<float>(), decoded.data<float>() + decoded.elements(), reference.data<float>()));
+  }
   const auto ids = expected.ids("input_ids");
-  EXPECT_TRUE(logits_of(Model::load(folder), ids, 9) == logits_of(Model::load(files->path()), ids, 9));
+  EXPECT_TRUE(logits_of(Model::load(folder), ids, 9) == logits_of(Model::load(gguf->path()), ids, 9));
+
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  const auto file = SafetensorsFile::open(folder / "model.safetensors");
+  for (const auto& entry : file->entries()) {
+    if (!entry.name.ends_with("_blocks") && !entry.name.ends_with("_scales")) {
+      tensors.emplace_back(entry.name, file->tensor(entry.name));
+    }
+  }
+  for (int64_t layer = 0; layer < 4; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+    tensors.emplace_back(prefix + "gate_up_proj", fused(*gguf, layer, kGateUp));
+    tensors.emplace_back(prefix + "down_proj", fused(*gguf, layer, kDown));
+  }
+  const TempFolder floats;
+  fs::copy_file(folder / "config.json", floats.path() / "config.json");
+  write_safetensors(floats.path() / "model.safetensors", tensors);
+  EXPECT_LT(worst(logits_of(Model::load(floats.path()), ids, 9), expected["logits"]), 1e-4);
 }
 
 }  // namespace
