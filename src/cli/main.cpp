@@ -1,5 +1,6 @@
 // The slipring command: parses, dispatches, and turns every failure into one line and an exit status.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <exception>
 #include <fmt/format.h>
 #include <new>
@@ -39,8 +40,8 @@ int main(int argc, char** argv) {
     slipring::cli::add_verify(app);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    return fail(fmt::format("{}; see slipring --help", error.what()), 2);
+    if (error.get_exit_code() != 0) return fail(fmt::format("{}; see slipring --help", error.what()), 2);
+    app.exit(error);  // prints what --help and --version ask for
   } catch (const slipring::Error& error) {
     return fail(error.what(), slipring::exit_status(error.code()));
   } catch (const std::bad_alloc&) {
@@ -48,5 +49,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
   }
+  // What was printed may still be in the buffer: a full disk behind a redirection is a failure too.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return fail("standard output: cannot be written", 1);
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <sched.h>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -206,6 +207,15 @@ struct ThreadPool::Impl {
     IdleReader reader(shares, worker);
     while (wait_for_work(seen, reader)) work(worker);
   }
+
+  void end_workers() {
+    {
+      const std::lock_guard lock(mutex);
+      stop.store(true, std::memory_order_relaxed);
+    }
+    wake.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 };
 
 ThreadPool::ThreadPool(int threads) {
@@ -222,18 +232,22 @@ ThreadPool::ThreadPool(int threads) {
   impl_ = std::make_unique<Impl>(threads);
   impl_->spin = threads <= cores;
   impl_->workers.reserve(static_cast<size_t>(threads - 1));
-  for (int worker = 1; worker < threads; ++worker) {
-    impl_->workers.emplace_back([impl = impl_.get(), worker] { impl->worker_main(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) {
+      impl_->workers.emplace_back([impl = impl_.get(), worker] { impl->worker_main(worker); });
+    }
+  } catch (const std::system_error& error) {
+    impl_->end_workers();
+    throw Error(ErrorCode::io, {.where = "threads",
+                                .expected = std::to_string(threads) + " of them",
+                                .got = "the system starts no more than " + std::to_string(impl_->workers.size() + 1) +
+                                       " (" + error.code().message() + ")",
+                                .advice = "use fewer, or give the program more memory"});
   }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stop.store(true, std::memory_order_relaxed);
-  }
-  impl_->wake.notify_all();
-  for (std::thread& worker : impl_->workers) worker.join();
+  impl_->end_workers();
 }
 
 int ThreadPool::threads() const noexcept {

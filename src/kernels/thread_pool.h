@@ -16,7 +16,8 @@ namespace slipring {
 class ThreadPool {
  public:
   /// @param threads team size including the caller, 1 to 256; 0 means the number of usable cores
-  /// @throws Error{invalid_argument} outside that range, or if SLIPRING_TARGET names no target (targets.h)
+  /// @throws Error{invalid_argument} outside that range, or if SLIPRING_TARGET names no target (targets.h); Error{io}
+  /// if the system starts no more threads
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
