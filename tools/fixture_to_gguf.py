@@ -163,7 +163,7 @@ def main():
     config = json.loads((arguments.folder / "config.json").read_text())
     family = config["model_type"]
     writer = gguf.GGUFWriter(str(arguments.out), ARCHITECTURES[family])
-    writer.add_name(f"fixture {family}")
+    writer.add_name("fixture")  # llama.cpp asks for more tokens of anything called phi-3
     write_keys(writer, family, config)
     write_vocabulary(writer, config["vocab_size"])
     for name, value in tensors_of(family, config, load_file(arguments.folder / "model.safetensors")):
@@ -172,7 +172,8 @@ def main():
             kind = gguf.GGMLQuantizationType.MXFP4
             writer.add_tensor(name, gguf.quants.quantize(value, kind), raw_dtype=kind)
         else:
-            writer.add_tensor(name, value.astype(np.float16) if arguments.f16 and value.ndim > 1 else value)
+            half = arguments.f16 and value.ndim > 1 and not name.endswith("bias")
+            writer.add_tensor(name, value.astype(np.float16) if half else value)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -74,6 +74,7 @@ class ReplyParser {
   Recipient recipient_ = Recipient::user;
   bool first_header_ = true;
   std::string header_;
+  bool channel_ = false;  // whether header_ holds a channel
   std::string held_;     // of a body, not yet read
   bool at_word_ = true;  // what stood in front of held_ was blank, or nothing
   // ATEM

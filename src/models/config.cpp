@@ -31,7 +31,8 @@ CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& d
   config.n_layers = files.require_integer({"num_hidden_layers", "block_count"}, 1, kMaxLayers);
   config.hidden_size = files.require_integer({"hidden_size", "embedding_length"}, 1, kMaxFeatures);
   config.intermediate_size = files.require_integer({"intermediate_size", "feed_forward_length"}, 1, kMaxFeatures);
-  config.n_heads = static_cast<int>(integer({"num_attention_heads", "attention.head_count"}, defaults.n_heads, 65536));
+  config.n_heads =
+      static_cast<int>(integer({"num_attention_heads", "attention.head_count"}, defaults.n_heads, kMaxHeads));
   config.context_length = integer({"max_position_embeddings", "context_length"}, defaults.context_length, kMaxContext);
   const Names kv_heads{"num_key_value_heads", "attention.head_count_kv"};
   const int kv_default = files.is_gguf() || defaults.n_kv_heads == 0 ? config.n_heads : defaults.n_kv_heads;
@@ -43,7 +44,7 @@ CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& d
   }
   const Names head_dim{"head_dim", "attention.key_length"};
   if (files.integer(head_dim)) {
-    config.head_dim = static_cast<int>(files.require_integer(head_dim, 1, 8192));
+    config.head_dim = static_cast<int>(files.require_integer(head_dim, 1, kMaxHeadDim));
   } else if (!files.is_gguf() && defaults.head_dim > 0) {
     config.head_dim = defaults.head_dim;
   } else if (config.hidden_size % config.n_heads == 0) {

@@ -9,6 +9,8 @@ namespace slipring {
 
 /// Sizes are bounded so that nothing derived from them overflows or allocates without measure.
 inline constexpr int64_t kMaxLayers = 4096;
+inline constexpr int64_t kMaxHeads = 65536;
+inline constexpr int64_t kMaxHeadDim = 8192;
 inline constexpr int64_t kMaxFeatures = int64_t{1} << 20;
 inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 inline constexpr int64_t kMaxContext = int64_t{1} << 30;

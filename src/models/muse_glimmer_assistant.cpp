@@ -50,7 +50,7 @@ MuseGlimmerAssistant::MuseGlimmerAssistant(const ModelFiles& files, ThreadPool& 
   const double eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(1e-5);
   const int64_t inner = files.require_integer({"intermediate_size", "feed_forward_length"}, 1, kMaxFeatures);
   const auto n_heads =
-      static_cast<int>(files.require_integer({"num_attention_heads", "attention.head_count"}, 1, 65536));
+      static_cast<int>(files.require_integer({"num_attention_heads", "attention.head_count"}, 1, kMaxHeads));
   if (n_heads % spec_.layers.front().n_kv_heads != 0) {
     throw Error(ErrorCode::bad_file, {.where = files.path().string(),
                                       .expected = "heads that are a multiple of the KV heads",
@@ -78,8 +78,8 @@ void MuseGlimmerAssistant::read_spec(const ModelFiles& files) {
   const int64_t n_layers = files.require_integer({"num_hidden_layers", "block_count"}, 1, kMaxLayers);
   const int64_t window = files.require_integer({"sliding_window", "attention.sliding_window"}, 1, kMaxContext);
   const auto n_kv_heads =
-      static_cast<int>(files.require_integer({"num_key_value_heads", "attention.head_count_kv"}, 1, 65536));
-  const auto head_dim = static_cast<int>(files.require_integer({"head_dim", "attention.key_length"}, 1, 8192));
+      static_cast<int>(files.require_integer({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads));
+  const auto head_dim = static_cast<int>(files.require_integer({"head_dim", "attention.key_length"}, 1, kMaxHeadDim));
   const double theta = read_theta(files, "rope_parameters", 500000.0);
   for (int64_t i = 0; i < n_layers; ++i) {
     spec_.layers.push_back({.kind = LayerKind::sliding,

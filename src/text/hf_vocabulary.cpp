@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 // Vocabularies of a quarter of a million tokens come with twice as many merges: 30 MB and more of JSON.
 constexpr JsonLimits tokenizer_limits{.max_bytes = int64_t{256} << 20, .max_depth = 64, .unique_keys = false};
+// Ids without a token, beside as many as there are tokens: vocabularies are padded.
+constexpr size_t always_allowed_holes = 65536;
 constexpr size_t max_template_bytes = size_t{1} << 20;
 
 [[noreturn]] void bad_field(const std::string& where, const std::string& field, std::string expected, std::string got) {
@@ -78,7 +80,7 @@ void read_model(const json& model, size_t added_count, Vocabulary& vocabulary) {
   }
   const json& vocab = object_field(model, "vocab", where);
   if (!vocab.is_object()) bad_field(where, "model.vocab", "an object", vocab.type_name());
-  const size_t most_ids = 2 * (vocab.size() + added_count) + 65536;
+  const size_t most_ids = 2 * (vocab.size() + added_count) + always_allowed_holes;
   for (const auto& [text, id] : vocab.items()) {
     place(vocabulary, "model.vocab", id, text, most_ids);
     vocabulary.kinds[id.get<size_t>()] = TokenKind::normal;
@@ -106,7 +108,8 @@ void read_added_tokens(const json& added, const json& in_model, Vocabulary& voca
     if (!entry.is_object() || !entry.contains("id"))
       bad_field(where, "added_tokens", "objects with an id", printable(entry));
     const std::string content = text_field(entry, "content", where, "");
-    place(vocabulary, "added_tokens", entry["id"], content, 2 * (in_model.size() + added.size()) + 65536);
+    place(vocabulary, "added_tokens", entry["id"], content,
+          2 * (in_model.size() + added.size()) + always_allowed_holes);
     const auto id = entry["id"].get<TokenId>();
     vocabulary.outside_model.resize(vocabulary.tokens.size(), false);
     if (!in_model.contains(content)) vocabulary.outside_model[static_cast<size_t>(id)] = true;

@@ -70,11 +70,10 @@ bool may_be_header(const std::string& text) {
   std::string_view rest = text;
   while (!rest.empty() && is_blank(rest.front()) && rest.front() != '\n') rest.remove_prefix(1);
   if (rest.empty() || could_become(rest, "assistant") || could_become(rest, "to=")) return true;
-  if (starts_with(rest, "channel=")) return text.size() <= kMaxHeader;  // control() wrote it
   if (starts_with(rest, "assistant")) {
     rest.remove_prefix(9);
     while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
-    if (rest.empty() || could_become(rest, "to=") || starts_with(rest, "channel=")) return true;
+    if (rest.empty() || could_become(rest, "to=")) return true;
   }
   return starts_with(rest, "to=") && rest.find('\n') == std::string_view::npos && text.size() <= kMaxHeader;
 }
@@ -112,10 +111,12 @@ std::vector<ReplyEvent> ReplyParser::text(std::string_view piece) {
   std::vector<ReplyEvent> events;
   if (state_ == State::header) {
     header_ += piece;
-    if (!first_header_ || may_be_header(header_)) return events;
+    // Behind a channel's token anything is part of the header; the same word as text is none.
+    if (!first_header_ || (channel_ ? header_.size() <= kMaxHeader : may_be_header(header_))) return events;
     // A model that does not frame its replies: all of it is for the user.
     held_ = std::move(header_);
     header_.clear();
+    channel_ = false;
     recipient_ = Recipient::user;
     state_ = State::body;
     read_body(events, false);
@@ -135,6 +136,7 @@ std::vector<ReplyEvent> ReplyParser::control(std::string_view spelling) {
     first_header_ = false;
   } else if (spelling == "<|channel|>" && state_ == State::header) {
     header_ += " channel=";
+    channel_ = true;
   } else if (spelling == "<|message|>" && state_ == State::header) {
     open_body();
   } else if (spelling == "<|message|>" && state_ == State::body && tags_ == Tags::outside) {
@@ -171,6 +173,7 @@ void ReplyParser::open_body() {
   const std::string to = header_word(header_, "to=");
   const std::string channel = header_word(header_, "channel=");
   header_.clear();
+  channel_ = false;
   first_header_ = false;
   held_.clear();
   at_word_ = true;
@@ -200,6 +203,7 @@ void ReplyParser::close_body(std::vector<ReplyEvent>& events) {
   }
   held_.clear();
   header_.clear();
+  channel_ = false;
   tags_ = Tags::outside;
   if (state_ != State::ended) state_ = State::between;
 }

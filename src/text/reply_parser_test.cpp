@@ -139,5 +139,12 @@ TEST(ReplyParser, Harmony) {
   expect(ReplyDialect::harmony, "<|channel|>commentary to=functions.get<|message|>{\"zip\"", "");
 }
 
+// Found by fuzzing: the word as text was taken for the token, if it came in one piece.
+TEST(ReplyParser, AChannelIsAToken) {
+  expect(ReplyDialect::harmony, "channel=es", "user channel=es");
+  expect(kMuse, "assistant channel=final", "user assistant channel=final");
+  expect(kMuse, "channel=es<|message|>to=", "user channel=esto=");
+}
+
 }  // namespace
 }  // namespace slipring
