@@ -75,8 +75,8 @@ class ReplyParser {
   bool first_header_ = true;
   std::string header_;
   bool channel_ = false;  // whether header_ holds a channel
-  std::string held_;     // of a body, not yet read
-  bool at_word_ = true;  // what stood in front of held_ was blank, or nothing
+  std::string held_;      // of a body, not yet read
+  bool at_word_ = true;   // what stood in front of held_ was blank, or nothing
   // ATEM
   enum class Tags : uint8_t { outside, calls, invoke, parameter };
   Tags tags_ = Tags::outside;

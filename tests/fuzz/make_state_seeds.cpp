@@ -101,7 +101,7 @@ state full.1 layer 1 capacity 0 window 0 heads 1 head_dim 4 BF16
 %2 = input_embeddings() {first=0, count=64} : F32 [query_len, 64]
 %3 = linear(%2, c1) : F32 [query_len, 8]
 %4 = columns(%3) {first=4, count=4} : F32 [query_len, 4]
-%5 = concat(ring.0@0, %4, %4) : kv F32 [query_len + 4, 1, 4]
+%5 = concat(ring.0@0, %4, %4) : kv F32 [4 + query_len, 1, 4]
 %6 = attention(%3, %5, c3) {n_heads=2, scale=0.5, softcap=30, window=3, both_ways=1} : F32 [query_len, 8]
 ring.0@1 = write(ring.0@0, %4, %4) {begin=offset % 4} : state F32 [4, 1, 4]
 full.1@1 = write(full.1@0, %4, %4) {begin=offset} : state BF16 [offset + query_len, 1, 4]
@@ -111,6 +111,21 @@ full.1@1 = write(full.1@0, %4, %4) {begin=offset} : state BF16 [offset + query_l
 %12 = scale(%11) {factor=2} : F32 [query_len, 8]
 %13 = softcap(%12) {factor=30} : F32 [query_len, 8]
 output "hidden.0" %13
+)");
+  write("mixture", R"(program "score" mode prefill
+const c0 linear "f32" F32 [8, 8]
+const c1 linear "router" F32 [2, 8]
+const c2 linear "f16" F16 [8, 8] bias
+const c3 linear "f16" F16 [8, 8] bias
+const c4 linear "f16" F16 [8, 8] bias
+const c5 linear "f16" F16 [8, 8] bias
+const c6 linear "f16" F16 [8, 8] bias
+const c7 linear "f16" F16 [8, 8] bias
+state full.0 layer 0 capacity 0 window 0 heads 1 head_dim 4 F16
+%1 = token_ids() : I32 [query_len, 1]
+%2 = embedding(%1, c0) : F32 [query_len, 8]
+%3 = moe(%2, c1) {experts=2, per_token=1, alpha=1.702, limit=7} : F32 [query_len, 8]
+output "logits" %3
 )");
 }
 
@@ -126,11 +141,12 @@ void write_program_weights(const fs::path& path) {
   linear("i64", DType::I64);
   for (const auto& [name, bytes] : {std::pair{"q", 16}, std::pair{"q8", 32}}) {
     tensors.emplace_back(std::string(name) + ".blocks", Tensor(DType::U8, {8, 2, bytes}));
-    tensors.emplace_back(std::string(name) + ".scales", Tensor(DType::F32, {8, 2}));
+    tensors.emplace_back(std::string(name) + ".d", Tensor(DType::F16, {8, 2}));
     tensors.emplace_back(std::string(name) + ".bias", Tensor(DType::F32, {8}));
   }
   tensors.emplace_back("norm", Tensor(DType::F32, {8}));
   tensors.emplace_back("sinks", Tensor(DType::F32, {2}));
+  tensors.emplace_back("router", Tensor(DType::F32, {2, 8}));
   tensors.emplace_back("none", Tensor(DType::F32, {0, 8}));
   write_safetensors(path, tensors);
 }
