@@ -35,6 +35,8 @@ struct ModelSpec {
   std::vector<std::string> notices;  ///< defaults that were used where the file says nothing
 };
 
+/// The widest window of the sliding layers; 0 if none slides.
+int64_t largest_window(const ModelSpec& spec) noexcept;
 /// Bytes of keys and values that one sequence of `positions` holds: a sliding layer never more than its window.
 int64_t kv_bytes(const ModelSpec& spec, int64_t positions, DType kv_dtype) noexcept;
 /// What it would be if every layer kept every position.

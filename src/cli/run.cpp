@@ -65,9 +65,20 @@ double rate(int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-void print_summary(const Session& session, const GenerateResult& result, uint64_t seed) {
+/// A short text gains nothing from rings, which are allocated whole; then the line says that longer ones do.
+std::string memory_line(const Session& session) {
   const ModelSpec& spec = session.model().spec();
+  const int64_t held = session.kv_bytes_held();
   const int64_t without = kv_bytes_without_rings(spec, session.length(), session.options().kv_dtype);
+  const int64_t window = largest_window(spec);
+  std::string line = fmt::format("KV memory {} at {} tokens; ", human_bytes(held), session.length());
+  if (window == 0) return line + "this model has no sliding layers";
+  line += fmt::format("without rings {}", human_bytes(without));
+  if (without > held) return line;
+  return line + fmt::format(" so far: rings of {} tokens never grow, so longer texts gain", window);
+}
+
+void print_summary(const Session& session, const GenerateResult& result, uint64_t seed) {
   fmt::print(stderr, "prefill {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}; seed {}\n",
              result.prompt_tokens, rate(result.prompt_tokens, result.prefill_seconds), result.tokens.size(),
              rate(static_cast<int64_t>(result.tokens.size()) - 1, result.decode_seconds), to_string(result.finish),
@@ -77,8 +88,7 @@ void print_summary(const Session& session, const GenerateResult& result, uint64_
     fmt::print(stderr, "drafts: {} of {} accepted, {:.2f} tokens a step\n", stats.accepted, stats.proposed,
                static_cast<double>(stats.steps + stats.accepted) / static_cast<double>(stats.steps));
   }
-  fmt::print(stderr, "KV memory {} at {} tokens; without rings {}\n", human_bytes(session.kv_bytes_held()),
-             session.length(), human_bytes(without));
+  fmt::print(stderr, "{}\n", memory_line(session));
 }
 
 /// What generate() is to be given: the prompt, after what a saved session has seen already.

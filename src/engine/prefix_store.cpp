@@ -9,12 +9,6 @@ namespace {
 
 constexpr int64_t kEveryWithoutWindows = 256;
 
-int64_t largest_window(const ModelSpec& spec) {
-  int64_t window = 0;
-  for (const LayerSpec& layer : spec.layers) window = std::max(window, layer.window);
-  return window;
-}
-
 void check(bool sound, const char* name, int64_t got) {
   if (sound) return;
   throw Error(ErrorCode::invalid_argument, {.where = std::string("prefix store option ") + name,

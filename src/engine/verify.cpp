@@ -1,8 +1,6 @@
 #include "engine/verify.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 #include <limits>
 
@@ -12,9 +10,9 @@
 #include <slipring/session.h>
 #include <slipring/snapshot.h>
 
+#include "engine/comparison.h"
 #include "engine/speculation.h"
 #include "engine/state_bytes.h"
-#include "tensor/half.h"
 
 namespace slipring {
 namespace {
@@ -23,77 +21,6 @@ constexpr int64_t kTail = 48;          // tokens whose logits are compared
 constexpr int64_t kBeforeWrap = 8;     // of them before the multiple of the window
 constexpr int64_t kSmallWindow = 256;  // up to here three wraps are cheap
 constexpr int64_t kChunk = 512;
-
-int64_t largest_window(const ModelSpec& spec) noexcept {
-  int64_t window = 0;
-  for (const LayerSpec& layer : spec.layers) window = std::max(window, layer.window);
-  return window;
-}
-
-float element(DType dtype, const void* data, int64_t index) noexcept {
-  if (dtype == DType::F32) return static_cast<const float*>(data)[index];
-  const uint16_t bits = static_cast<const uint16_t*>(data)[index];
-  return dtype == DType::F16 ? f32_from_f16(bits) : f32_from_bf16(bits);
-}
-
-/// Collects what one check compares.
-class Comparison {
- public:
-  void rows(std::span<const float> a, std::span<const float> b) {
-    ++check_.cases;
-    if (std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) return;
-    check_.same = false;
-    for (size_t i = 0; i < a.size(); ++i) differ(a[i], b[i]);
-  }
-
-  void tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
-    if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) check_.same = false;
-  }
-
-  /// What both hold of a sliding layer's window and of a full layer: the same positions, the same bytes.
-  void caches(const Sequence& a, const Sequence& b, const std::vector<LayerSpec>& layers) {
-    for (size_t i = 0; i < layers.size(); ++i) {
-      const LayerCache& x = *a.caches[i];
-      const LayerCache& y = *b.caches[i];
-      const int64_t window = layers[i].window;
-      const int64_t first = window > 0 ? std::max<int64_t>(0, x.offset() - window) : 0;
-      if (x.offset() != y.offset() || x.first_held() > first || y.first_held() > first) {
-        check_.same = false;
-        check_.largest = std::numeric_limits<double>::infinity();
-        continue;
-      }
-      if (x.offset() == 0) continue;
-      const KVBlock p = copy_positions(x, first);
-      const KVBlock q = copy_positions(y, first);
-      tensors(p.k(), q.k());
-      tensors(p.v(), q.v());
-    }
-  }
-
-  VerifyCheck check(std::string name, std::string remark) && {
-    check_.name = std::move(name);
-    check_.remark = std::move(remark);
-    return std::move(check_);
-  }
-
- private:
-  void tensors(const Tensor& a, const Tensor& b) {
-    if (a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0) return;
-    check_.same = false;
-    if (a.elements() != b.elements()) {
-      check_.largest = std::numeric_limits<double>::infinity();
-      return;
-    }
-    for (int64_t i = 0; i < a.elements(); ++i) differ(element(a.dtype(), a.raw(), i), element(b.dtype(), b.raw(), i));
-  }
-  void differ(double a, double b) {
-    const double difference = std::abs(a - b);
-    check_.largest =
-        std::max(check_.largest, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
-  }
-
-  VerifyCheck check_;
-};
 
 /// Guesses of a check: the first `right` of each block are true.
 class KnownDrafts final : public Drafts {

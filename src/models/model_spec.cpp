@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <slipring/model_spec.h>
 
 namespace slipring {
@@ -8,6 +10,12 @@ int64_t bytes_a_position(const LayerSpec& layer, DType dtype) noexcept {
 }
 
 }  // namespace
+
+int64_t largest_window(const ModelSpec& spec) noexcept {
+  int64_t window = 0;
+  for (const LayerSpec& layer : spec.layers) window = std::max(window, layer.window);
+  return window;
+}
 
 int64_t kv_bytes(const ModelSpec& spec, int64_t positions, DType kv_dtype) noexcept {
   int64_t bytes = 0;
