@@ -28,6 +28,7 @@ class FullKVCache final : public LayerCache {
   int64_t room_before_wrap() const noexcept override;
   int64_t bytes_held() const noexcept override;
   KVView held() const override;
+  void reserve(int64_t count) override;
   using LayerCache::update;
   /// @throws also Error{out_of_memory}; the cache is then as it was
   void update(const KVBlock& block) override;
@@ -43,7 +44,7 @@ class FullKVCache final : public LayerCache {
     Tensor v;
   };
   /// Allocates pages until `positions` fit. @throws Error{out_of_memory}
-  void reserve(std::vector<Page>& pages, int64_t positions) const;
+  void allocate(std::vector<Page>& pages, int64_t positions) const;
   static void write(std::vector<Page>& pages, int64_t position, const KVBlock& block, const KVLayout& layout) noexcept;
 
   std::shared_ptr<PagePool> pool_;

@@ -49,6 +49,10 @@ class LayerCache {
   /// @throws Error{shape_mismatch, dtype_mismatch} if the block does not have this layout
   virtual KVView fetch_and_concat(const KVBlock& block) const;
 
+  /// Allocates what writing `count` more positions needs, so that update() cannot fail for want of memory. A step does
+  /// so for all layers before it writes the first. truncate(offset()) gives it back.
+  /// @throws Error{out_of_memory}; the cache is then as it was
+  virtual void reserve(int64_t /*count*/) {}
   /// Writes the block at position offset() and advances the offset by its query_len.
   /// @throws as fetch_and_concat; Error{ring_write_wraps} with offset, query_len and capacity
   virtual void update(const KVBlock& block) = 0;

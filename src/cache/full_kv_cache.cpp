@@ -35,7 +35,7 @@ KVView FullKVCache::held() const {
   return view;
 }
 
-void FullKVCache::reserve(std::vector<Page>& pages, int64_t positions) const {
+void FullKVCache::allocate(std::vector<Page>& pages, int64_t positions) const {
   const Shape shape{kPagePositions, layout_.n_kv_heads, layout_.head_dim};
   while (static_cast<int64_t>(pages.size()) * kPagePositions < positions) {
     const auto page = [&] { return pool_ ? pool_->tensor(layout_.dtype, shape) : Tensor(layout_.dtype, shape); };
@@ -59,15 +59,19 @@ void FullKVCache::write(std::vector<Page>& pages, int64_t position, const KVBloc
   }
 }
 
-void FullKVCache::update(const KVBlock& block) {
-  check_block(block, "FullKVCache::update");
+void FullKVCache::reserve(int64_t count) {
   const size_t pages_before = pages_.size();
   try {
-    reserve(pages_, offset_ + block.query_len());
+    allocate(pages_, offset_ + count);
   } catch (...) {
     pages_.resize(pages_before);
     throw;
   }
+}
+
+void FullKVCache::update(const KVBlock& block) {
+  check_block(block, "FullKVCache::update");
+  reserve(block.query_len());
   write(pages_, offset_, block, layout_);
   offset_ += block.query_len();
   check_invariants(*this);
@@ -89,7 +93,7 @@ void FullKVCache::restore(int64_t offset, const KVBlock& held) {
                                               .advice = {}});
   }
   std::vector<Page> pages;
-  reserve(pages, offset);
+  allocate(pages, offset);
   write(pages, 0, held, layout_);
   pages_ = std::move(pages);
   offset_ = offset;

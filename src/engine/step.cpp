@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <string>
 
 #include <slipring/error.h>
 
@@ -41,8 +42,12 @@ Step::~Step() {
 void Step::run(const Decoder& decoder, std::span<const int> taps) {
   const bool write_first = std::all_of(parts_.begin(), parts_.end(),
                                        [](const StepPart& part) { return part.commit && part.tokens.size() == 1; });
-  // Room for the tokens first: after the caches were written nothing may fail any more.
-  for (const StepPart& part : parts_) part.sequence->tokens.reserve(part.sequence->tokens.size() + part.tokens.size());
+  // Memory first: a ring that has taken many tokens cannot go back, so nothing may fail once the caches are written.
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    std::vector<TokenId>& tokens = parts_[i].sequence->tokens;
+    tokens.reserve(tokens.size() + parts_[i].tokens.size());
+    if (parts_[i].commit) reserve(i, sequences_[i].query_len);
+  }
   worker_.ops.begin({.mode = write_first ? StepMode::main : StepMode::prefill,
                      .sequences = sequences_,
                      .tokens = tokens_,
@@ -58,30 +63,49 @@ void Step::run(const Decoder& decoder, std::span<const int> taps) {
       std::any_of(parts_.begin(), parts_.end(), [](const StepPart& part) { return part.logits != LogitRows::none; });
   if (any_logits) logits_ = decoder.logits(worker_.ops, hidden);
   for (size_t i = 0; i < parts_.size(); ++i) {
-    if (parts_[i].commit) commit(i, sequences_[i].query_len);
+    if (parts_[i].commit) write(i, sequences_[i].query_len);
   }
 }
 
 void Step::commit(size_t part, int64_t count) {
+  if (count < 0 || count > sequences_[part].query_len) {
+    throw Error(ErrorCode::invalid_argument, {.where = "step commit",
+                                              .expected = fmt::format("0 to {} tokens", sequences_[part].query_len),
+                                              .got = std::to_string(count),
+                                              .advice = {}});
+  }
+  try {
+    reserve(part, count);
+  } catch (...) {
+    give_back(part);
+    throw;
+  }
+  write(part, count);
+}
+
+void Step::write(size_t part, int64_t count) {
   worker_.ops.commit(part, count);
   std::vector<TokenId>& tokens = parts_[part].sequence->tokens;
   tokens.insert(tokens.end(), parts_[part].tokens.begin(), parts_[part].tokens.begin() + count);
 }
 
+void Step::reserve(size_t part, int64_t count) {
+  for (const auto& cache : parts_[part].sequence->caches) cache->reserve(count);
+}
+
+void Step::give_back(size_t part) noexcept {
+  const int64_t offset = sequences_[part].offset;
+  for (const auto& cache : parts_[part].sequence->caches) {
+    if ((!cache->is_ring() || cache->offset() > offset) && cache->can_resume_at(offset)) cache->truncate(offset);
+  }
+}
+
 void Step::roll_back() noexcept {
   logits_ = {};
   worker_.ops.end();
-  // A write-first step, or a commit, may have written some layers. The positions they evicted had left the window of
-  // the next query already, so going back is always possible.
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    Sequence& sequence = *parts_[i].sequence;
-    sequence.tokens.resize(static_cast<size_t>(sequences_[i].offset));
-    for (const auto& cache : sequence.caches) {
-      if (cache->offset() > sequences_[i].offset && cache->can_resume_at(sequences_[i].offset)) {
-        cache->truncate(sequences_[i].offset);
-      }
-    }
-  }
+  // A write-first step may have written some layers. The positions they evicted had left the window of the next query
+  // already, so going back is always possible. Other steps write last.
+  for (size_t i = 0; i < parts_.size(); ++i) give_back(i);
 }
 
 std::span<const float> Step::logits(size_t part, int64_t row) const {

@@ -42,10 +42,15 @@ class Step {
   /// Hidden states [tokens, hidden_size] of a part after the tapped layer number `tap` of the list.
   std::span<const float> tapped(size_t part, size_t tap) const;
   /// For parts with commit = false: writes the first `count` tokens and drops the rest. At most once a part.
+  /// @throws Error{invalid_argument} unless 0 <= count <= tokens, Error{out_of_memory}; nothing has been written then
   void commit(size_t part, int64_t count);
 
  private:
   void run(const Decoder& decoder, std::span<const int> taps);
+  void reserve(size_t part, int64_t count);
+  void write(size_t part, int64_t count);
+  /// The caches as they were before the step, memory reserved for it included.
+  void give_back(size_t part) noexcept;
   void roll_back() noexcept;
 
   Worker& worker_;
