@@ -1,6 +1,10 @@
 // A store of prompts: what is reused and computed is counted truly, answers are those of a cold run, memory stays
 // within the budget.
+#include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <slipring/error.h>
 #include <slipring/prefix_store.h>
@@ -12,8 +16,22 @@ namespace {
 
 constexpr int64_t kWindow = 16;
 
-Session make_session(int64_t chunk = 512) {
-  return Session(small_model(), {.kv_dtype = DType::F16, .context = 0, .chunk = chunk, .threads = 1});
+Session make_session(int64_t chunk = 512, const std::shared_ptr<const Model>& model = small_model()) {
+  return Session(model, {.kv_dtype = DType::F16, .context = 0, .chunk = chunk, .threads = 1});
+}
+
+/// The small model with another text configuration: the same weights, other layers.
+std::shared_ptr<const Model> model_with(const char* name, const std::function<void(nlohmann::json&)>& change) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("slipring-" + std::string(name) + "-" + std::to_string(::getpid()));
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(data() / "muse-glimmer", folder);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(folder / "config.json"));
+  change(config["text_config"]);
+  std::ofstream(folder / "config.json") << config;
+  auto model = Model::load(folder);
+  std::filesystem::remove_all(folder);  // what is mapped stays
+  return model;
 }
 
 /// Computes a prompt with the store and checks the answer against a cold session.
@@ -26,7 +44,7 @@ ReusedPrefill expect_cold_answer(Session& session, const std::vector<TokenId>& p
     last_done = done;
     return true;
   });
-  Session cold = make_session();
+  Session cold = make_session(512, session.shared_model());
   const auto expected = copy(cold.prefill(prompt));
   EXPECT_EQ(copy(result.logits), expected);
   EXPECT_EQ(cache_bytes(session), cache_bytes(cold));
@@ -69,6 +87,23 @@ TEST(PrefixStore, AnIdenticalPromptAnAppendedTurnAndEdits) {
   EXPECT_EQ(stats.evicted, 0);
 }
 
+/// The numbers of the reports: llama.cpp #14157, #21749, #13194, mlx-lm #1437.
+TEST(PrefixStore, AWindowOf32AndAPromptOfAHundred) {
+  const auto model = model_with("window32", [](nlohmann::json& config) { config["sliding_window"] = 32; });
+  ASSERT_EQ(largest_window(model->spec()), 32);
+  PrefixStore store(model->spec());
+  Session session = make_session(512, model);
+  const auto prompt = some_tokens(100);
+  EXPECT_EQ(expect_cold_answer(session, prompt, store).processed, 100);
+  EXPECT_EQ(expect_cold_answer(session, prompt, store).processed, 1);
+  auto longer = prompt;
+  for (const TokenId token : some_tokens(5, 7)) longer.push_back(token);
+  EXPECT_EQ(expect_cold_answer(session, longer, store).processed, 5);
+  // 3 from the end is position 97, 60 from the end position 40; snapshots stand at 32, 64, 96 and 100.
+  EXPECT_EQ(expect_cold_answer(session, edited(prompt, 3), store).reused, 96);
+  EXPECT_EQ(expect_cold_answer(session, edited(prompt, 60), store).reused, 32);
+}
+
 TEST(PrefixStore, EveryPlaceOfAnEditAndEveryLength) {
   Session session = make_session(7);
   const auto prompt = some_tokens(70);
@@ -104,12 +139,18 @@ TEST(PrefixStore, AReplyIsReusedByTheNextTurn) {
 
 TEST(PrefixStore, AModelWithoutRingsBranchesAnywhere) {
   // Every layer full: any snapshot serves every branch point within it.
-  const auto model = Model::load(data() / "muse-glimmer");
-  Session session(model);
-  PrefixStore store(model->spec(), {.budget_bytes = int64_t{64} << 20, .every = 1000});
-  const auto prompt = some_tokens(12);  // shorter than the window: no ring has lost anything
+  const auto model = model_with("full", [](nlohmann::json& config) {
+    for (nlohmann::json& type : config["layer_types"]) type = "full_attention";
+  });
+  ASSERT_EQ(largest_window(model->spec()), 0);
+  Session session = make_session(512, model);
+  PrefixStore store(model->spec());
+  EXPECT_EQ(store.every(), 256);
+  const auto prompt = some_tokens(100);
   prefill(session, prompt, store);
-  EXPECT_EQ(store.find(edited(prompt, 5)).length, 7);
+  for (const int64_t place : {1, 5, 60, 99}) {
+    EXPECT_EQ(expect_cold_answer(session, edited(prompt, place), store).processed, place);
+  }
   EXPECT_EQ(store.find(some_tokens(3)).length, 2);
 }
 

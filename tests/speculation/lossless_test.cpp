@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include <slipring/error.h>
+
 #include "test_drafts.h"
 
 namespace slipring::testing {
@@ -82,12 +84,14 @@ std::vector<TokenId> partly_true(const Plain& plain, std::span<const TokenId> hi
   return guesses;
 }
 
-/// Runs with scripted guesses and compares with plain decoding: tokens, text, end, and the caches after every step.
-GenerateResult expect_same(const Plain& plain, int64_t block, const Guess& guess, const std::string& name) {
+using MakeDrafts = std::function<std::unique_ptr<Drafts>(const Session& session)>;
+
+/// Runs with those drafts and compares with plain decoding: tokens, text, end, and the caches after every step.
+GenerateResult expect_same(const Plain& plain, int64_t block, const MakeDrafts& make, const std::string& name) {
   Session session(target(), session_options());
   std::string difference;
   int64_t looked = 0;
-  session.attach_drafts(std::make_unique<ScriptedDrafts>(15, guess, [&] {
+  session.attach_drafts(std::make_unique<WatchedDrafts>(make(session), [&] {
     ++looked;
     if (difference.empty()) difference = plain.log->difference(session);
   }));
@@ -100,6 +104,19 @@ GenerateResult expect_same(const Plain& plain, int64_t block, const Guess& guess
   EXPECT_EQ(difference, "") << name << " block " << block;
   EXPECT_GT(looked, result.speculation.steps);  // every step of both phases
   return result;
+}
+
+GenerateResult expect_same(const Plain& plain, int64_t block, const Guess& guess, const std::string& name) {
+  return expect_same(
+      plain, block, [&](const Session&) { return std::make_unique<ScriptedDrafts>(15, guess); }, name);
+}
+
+std::unique_ptr<Drafts> drafter(const Session& session) {
+  return load_dflash_drafts(data() / "muse-glimmer-assistant", target(), session.worker());
+}
+
+std::unique_ptr<Drafts> ngrams(const Session&) {
+  return make_ngram_drafts();
 }
 
 struct Source {
@@ -169,40 +186,54 @@ TEST(Lossless, EveryBlockSizeAtEveryOffsetOfTheRing) {
   }
 }
 
-TEST(Lossless, EveryOffsetFarPastTheWrap) {
+TEST(Lossless, EveryOffsetFarPastTheWrapWithEveryKindOfDrafts) {
+  int64_t proposed_by_ngrams = 0;
   for (int64_t offset = 0; offset < kWindow; ++offset) {
-    const Plain plain(prompt_of(1 + offset), options_for(offset % 2 == 1, kWindow + 300, 0));
-    expect_same(plain, 5, sources()[2].make(plain), "offset " + std::to_string(offset));
+    for (const bool greedy : {true, false}) {
+      const Plain plain(prompt_of(1 + offset), options_for(greedy, kWindow + 300, 0));
+      ASSERT_EQ(plain.result.tokens.size(), static_cast<size_t>(kWindow + 300));
+      const std::string name = " from offset " + std::to_string(offset);
+      // Sixteen offsets: blocks of every size, 2 to 16, or up to the drafter's own 8. Each kind meets every offset, the
+      // drafter greedily and sampled, the others in one of the two.
+      const auto block = [&](int64_t sizes) { return 2 + (offset + (greedy ? 0 : 5)) % sizes; };
+      EXPECT_GT(expect_same(plain, block(7), drafter, "the drafter" + name).speculation.proposed, 0);
+      if ((offset % 2 == 0) == greedy) {
+        expect_same(plain, block(15), sources()[0].make(plain), "always wrong" + name);
+        proposed_by_ngrams += expect_same(plain, block(15), ngrams, "n-gram" + name).speculation.proposed;
+      } else {
+        expect_same(plain, block(15), sources()[1].make(plain), "the truth" + name);
+        expect_same(plain, block(15), sources()[2].make(plain), "0 to 4 right" + name);
+      }
+    }
+  }
+  EXPECT_GT(proposed_by_ngrams, 0);
+}
+
+TEST(Lossless, TheDrafterAndTheNgramDraftsWithLongPromptsAndAutomaticBlocks) {
+  for (const bool greedy : {true, false}) {
+    const Plain plain(prompt_of(4 * kWindow + 1), options_for(greedy, 120, 0));
+    EXPECT_GT(expect_same(plain, 0, drafter, "the drafter").speculation.proposed, 0);
+    EXPECT_GT(expect_same(plain, 8, drafter, "the drafter").speculation.proposed, 0);
+    expect_same(plain, 0, ngrams, "n-gram");
+    expect_same(plain, 16, ngrams, "n-gram");
   }
 }
 
-TEST(Lossless, TheDrafterAndTheNgramDrafts) {
-  const auto assistant = data() / "muse-glimmer-assistant";
-  const auto quantity = [](const Plain& plain, int64_t block, const auto& make) {
+/// The sizes of blocks that cannot be: one token is no block, and no source is asked for more than it can propose.
+TEST(Lossless, ABlockOfOneOrLongerThanTheDraftersIsRefused) {
+  for (const auto& [make, block] :
+       {std::pair<MakeDrafts, int64_t>{drafter, 1}, {drafter, 9}, {drafter, -1}, {ngrams, 1}, {ngrams, 18}}) {
     Session session(target(), session_options());
-    std::string difference;
-    session.attach_drafts(std::make_unique<WatchedDrafts>(make(session), [&] {
-      if (difference.empty()) difference = plain.log->difference(session);
-    }));
-    GenerateOptions options = plain.options;
-    options.speculation.block = block;
-    const GenerateResult result = generate(session, plain.prompt, options);
-    EXPECT_EQ(result.tokens, plain.result.tokens) << "block " << block;
-    EXPECT_EQ(result.text, plain.result.text) << "block " << block;
-    EXPECT_EQ(difference, "") << "block " << block;
-    return result.speculation.proposed;
-  };
-  for (const bool greedy : {true, false}) {
-    for (const int64_t start : {int64_t{3}, kWindow - 1, 4 * kWindow + 1}) {
-      const Plain plain(prompt_of(start), options_for(greedy, 120, 0));
-      for (const int64_t block : {0, 2, 5, 8}) {
-        const int64_t proposed = quantity(plain, block, [&](const Session& session) {
-          return load_dflash_drafts(assistant, target(), session.worker());
-        });
-        EXPECT_GT(proposed, 0) << "block " << block;
-      }
-      for (const int64_t block : {0, 3, 16}) quantity(plain, block, [](const Session&) { return make_ngram_drafts(); });
+    session.attach_drafts(make(session));
+    GenerateOptions options = options_for(true, 4, block);
+    try {
+      generate(session, prompt_of(5), options);
+      ADD_FAILURE() << "block " << block;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(block)), std::string::npos) << error.what();
     }
+    EXPECT_EQ(session.length(), 0);
   }
 }
 
