@@ -29,6 +29,7 @@ OutputFile::OutputFile(std::filesystem::path target) : target_(std::move(target)
                                 .got = S_ISDIR(status.st_mode) ? "a folder" : "a device, pipe or socket",
                                 .advice = "name a file"});
   }
+  buffer_.reserve(kBufferBytes);  // before there is a file: no destructor runs after a constructor that throws
   constexpr int kAttempts = 100;  // names left behind by killed processes may be taken
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     temporary_ = fmt::format("{}.{}-{}.tmp", target_.string(), ::getpid(), attempt);
@@ -36,8 +37,12 @@ OutputFile::OutputFile(std::filesystem::path target) : target_(std::move(target)
     if (descriptor_ >= 0 || errno != EEXIST) break;
   }
   if (descriptor_ < 0) throw_system_error(temporary_, "cannot create", errno);
-  removed_on_bus_error_.emplace(temporary_);
-  buffer_.reserve(kBufferBytes);
+  try {
+    removed_on_bus_error_.emplace(temporary_);
+  } catch (...) {
+    close_and_remove();
+    throw;
+  }
 }
 
 OutputFile::~OutputFile() {
