@@ -228,7 +228,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("what", choices=["hf", "rules", "gguf", "pieces"])
     arguments.add_argument("models", nargs="*")
-    arguments.add_argument("--binary", default="build/test/src/text/slipring_tokenize_lines")
+    arguments.add_argument("--binary", default="build/release/src/text/slipring_tokenize_lines")
     arguments.add_argument("--count", type=int, default=2000, help="random texts for each check")
     arguments.add_argument("--seed", type=int, default=1)
     given = arguments.parse_args()
