@@ -9,6 +9,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A JSON string. A model can write any bytes, also where a name belongs.
+std::string json_string(std::string_view text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // A header is short; text that is longer was never one.
 constexpr size_t kMaxHeader = 256;
 
@@ -320,7 +325,7 @@ bool ReplyParser::read_value(bool end) {
   if (starts_with(rest, kParameterOpen) || starts_with(rest, kInvokeClose)) {
     value_ += held_.substr(0, close);
     if (arguments_.size() > 1) arguments_ += ", ";
-    arguments_ += Json(parameter_).dump() + ": " + json_value(value_);
+    arguments_ += json_string(parameter_) + ": " + json_value(value_);
     held_.erase(0, next);
     tags_ = Tags::invoke;
     return true;
@@ -337,12 +342,11 @@ bool ReplyParser::read_value(bool end) {
 std::string ReplyParser::json_value(const std::string& raw) const {
   const auto tool = types_.find(tool_);
   const bool known = tool != types_.end() && tool->second.count(parameter_) != 0;
-  const auto as_text = [&raw] { return Json(raw).dump(-1, ' ', false, Json::error_handler_t::replace); };
-  if (known && tool->second.at(parameter_) == "string") return as_text();
+  if (known && tool->second.at(parameter_) == "string") return json_string(raw);
   // Nesting is bounded so that reading it cannot be deep.
   const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 64; };
   const Json parsed = Json::parse(raw, shallow, false);
-  if (parsed.is_discarded() || parsed.is_string()) return as_text();
+  if (parsed.is_discarded() || parsed.is_string()) return json_string(raw);
   return parsed.dump();
 }
 

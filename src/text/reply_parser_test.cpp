@@ -139,6 +139,15 @@ TEST(ReplyParser, Harmony) {
   expect(ReplyDialect::harmony, "<|channel|>commentary to=functions.get<|message|>{\"zip\"", "");
 }
 
+// Found by fuzzing: such a name threw.
+TEST(ReplyParser, NamesThatAreNoUtf8) {
+  expect(kMuse,
+         " to=self<|message|><atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter "
+         "name=\"x\xDE\">1</atem:parameter>\n"
+         "</atem:invoke></atem:function_calls>",
+         "call f {\"x\xEF\xBF\xBD\": 1}");
+}
+
 // Found by fuzzing: the word as text was taken for the token, if it came in one piece.
 TEST(ReplyParser, AChannelIsAToken) {
   expect(ReplyDialect::harmony, "channel=es", "user channel=es");
