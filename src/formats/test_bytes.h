@@ -12,6 +12,8 @@
 
 #include <slipring/error.h>
 
+#include "formats/temp_folder.h"
+
 namespace slipring::testing {
 
 /// Little-endian bytes in the order of the calls.
@@ -52,29 +54,6 @@ class Bytes {
 
  private:
   std::string out_;
-};
-
-/// An empty folder, removed at the end.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "slipring-test-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::filesystem::path& path() const noexcept { return path_; }
-  std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// Runs `action`, which must throw an Error of that code with one line that holds every one of `parts`.

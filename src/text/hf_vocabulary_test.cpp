@@ -1,36 +1,26 @@
 // Hugging Face folders: what tokenizer.json and the files beside it say, right and wrong.
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <slipring/error.h>
 #include <slipring/tokenizer.h>
 
+#include "formats/temp_folder.h"
 #include "text/fake_files.h"
 
 namespace slipring {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 using Ids = std::vector<TokenId>;
 
-// A folder that is gone after the test.
 class HfFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "slipring-text-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   void write(const char* name, const json& value) const { write_text(name, value.dump()); }
-  void write_text(const char* name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void write_text(const char* name, const std::string& text) const { folder_.write(name, text); }
 
   std::shared_ptr<const Tokenizer> load(const json& config = json::object()) const {
-    return Tokenizer::load(testing::FakeFiles(false, folder_, config));
+    return Tokenizer::load(testing::FakeFiles(false, folder_.path(), config));
   }
   std::string refusal() const {
     try {
@@ -49,7 +39,7 @@ class HfFolder : public ::testing::Test {
     EXPECT_NE(line.find(part), std::string::npos) << line;
   }
 
-  fs::path folder_;
+  testing::TempFolder folder_;
 };
 
 json added(int id, const char* content, bool special) {

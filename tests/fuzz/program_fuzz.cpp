@@ -1,13 +1,13 @@
 // Any bytes as the text of a program beside a small file of weights: an Error, or a program that is sound and whose
 // text, read again, is the same.
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include <slipring/error.h>
 
 #include "formats/safetensors_writer.h"
+#include "formats/temp_folder.h"
 #include "program/parse.h"
 #include "program/verify.h"
 #include "program_weights.h"
@@ -15,23 +15,10 @@
 namespace {
 
 using namespace slipring;
-namespace fs = std::filesystem;
 
 // The weights that seeds name; the text can ask for any of them with any type and shape.
-struct Folder {
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "slipring-fuzz-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    path = pattern;
-    testing::write_program_weights(path / kWeightsFile);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  fs::path path;
+struct Folder : testing::TempFolder {
+  Folder() { testing::write_program_weights(path() / kWeightsFile); }
 };
 
 }  // namespace
@@ -40,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
   static ThreadPool pool(1);
   try {
-    WeightsFile weights(folder.path, pool);
+    WeightsFile weights(folder.path(), pool);
     const Program program = parse_program({reinterpret_cast<const char*>(data), size}, weights, "fuzz.program");
     if (!problems(program).empty()) std::abort();
     obligations(program).text();

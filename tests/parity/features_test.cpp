@@ -99,23 +99,14 @@ TEST_P(Features, NgramDraftsChangeNoToken) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<fs::path>& parameter) {
-  std::string name = parameter.param.filename().string();
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+  return testing::test_name(parameter.param);
 }
 
-// glimmer-tiny's window of 128 makes it long; the other tests have it.
-std::vector<fs::path> small_folders() {
-  auto folders = target_folders();
-  std::erase_if(folders, [](const fs::path& folder) { return folder.filename() == "glimmer-tiny"; });
-  return folders;
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, Features, ::testing::ValuesIn(small_folders()), name_of);
+INSTANTIATE_TEST_SUITE_P(Families, Features, ::testing::ValuesIn(testing::small_target_folders()), name_of);
 
 TEST(Families, EveryFamilyHasAFixture) {
   std::set<std::string> families;
-  for (const fs::path& folder : small_folders()) families.insert(Model::load(folder)->spec().family);
+  for (const fs::path& folder : testing::small_target_folders()) families.insert(Model::load(folder)->spec().family);
   const std::set<std::string> all{"cohere2", "gemma2", "gemma3", "gpt_oss", "llama", "muse_glimmer", "olmo3", "phi3"};
   EXPECT_EQ(families, all);
 }

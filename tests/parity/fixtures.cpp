@@ -1,6 +1,7 @@
 #include "fixtures.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include <slipring/error.h>
@@ -26,6 +27,19 @@ std::vector<fs::path> target_folders() {
   }
   std::sort(folders.begin(), folders.end());
   return folders;
+}
+
+std::vector<fs::path> small_target_folders() {
+  auto folders = target_folders();
+  std::erase_if(folders, [](const fs::path& folder) { return folder.filename() == "glimmer-tiny"; });
+  return folders;
+}
+
+std::string test_name(const fs::path& path) {
+  std::string name = path.stem().string();
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
 }
 
 TensorFile::TensorFile(const fs::path& path) : path_(path) {

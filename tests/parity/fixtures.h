@@ -17,6 +17,12 @@ std::filesystem::path fixture_root();
 /// out.
 std::vector<std::filesystem::path> target_folders();
 
+/// The same without glimmer-tiny, whose window of 128 makes it long, for what the others show as well.
+std::vector<std::filesystem::path> small_target_folders();
+
+/// A file's or folder's name as GoogleTest takes it for a test: no ending, '_' for whatever is no letter or digit.
+std::string test_name(const std::filesystem::path& path);
+
 /// All tensors of a safetensors file.
 class TensorFile {
  public:

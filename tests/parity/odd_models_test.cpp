@@ -89,18 +89,10 @@ TEST_P(OddConfig, EveryValueChangedOrGone) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<fs::path>& parameter) {
-  std::string name = parameter.param.stem().string();
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+  return testing::test_name(parameter.param);
 }
 
-std::vector<fs::path> small_folders() {
-  auto folders = target_folders();
-  std::erase_if(folders, [](const fs::path& folder) { return folder.filename() == "glimmer-tiny"; });
-  return folders;
-}
-
-INSTANTIATE_TEST_SUITE_P(Families, OddConfig, ::testing::ValuesIn(small_folders()), name_of);
+INSTANTIATE_TEST_SUITE_P(Families, OddConfig, ::testing::ValuesIn(testing::small_target_folders()), name_of);
 
 class OddGguf : public ::testing::TestWithParam<const char*> {
  protected:
@@ -185,9 +177,7 @@ TEST_P(OddGguf, CutsAreRefusedByEveryReader) {
 INSTANTIATE_TEST_SUITE_P(Families, OddGguf,
                          ::testing::Values("muse-glimmer-q8_0.gguf", "gemma2-f32.gguf", "gpt-oss-f16.gguf"),
                          [](const ::testing::TestParamInfo<const char*>& parameter) {
-                           std::string name = fs::path(parameter.param).stem().string();
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
+                           return testing::test_name(parameter.param);
                          });
 
 }  // namespace

@@ -67,11 +67,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<fs::path>& parameter) {
-  std::string name = parameter.param.stem().string();
-  if (parameter.param.extension() == ".gguf") name = "gguf_" + name;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
-  return name;
+  return (parameter.param.extension() == ".gguf" ? "gguf_" : "") + testing::test_name(parameter.param);
 }
 
 /// Skips, by name, a family that slipring does not run.
@@ -212,11 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
                       GgufCase{"gemma3-f32.gguf", "gemma3", 1e-4}, GgufCase{"mistral-f32.gguf", "mistral", 1e-4},
                       GgufCase{"phi3-f32.gguf", "phi3", 1e-4}, GgufCase{"olmo3-f32.gguf", "olmo3", 1e-4},
                       GgufCase{"cohere2-f32.gguf", "cohere2", 1e-4}),
-    [](const ::testing::TestParamInfo<GgufCase>& parameter) {
-      std::string name = fs::path(parameter.param.file).stem().string();
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+    [](const ::testing::TestParamInfo<GgufCase>& parameter) { return testing::test_name(parameter.param.file); });
 
 }  // namespace
 }  // namespace slipring::testing

@@ -290,10 +290,7 @@ ExprPtr ExpressionParser::parse_postfix(ExprPtr expr) {
     } else if (is_symbol("[")) {
       expr = parse_subscript(std::move(expr));
     } else if (is_symbol("(")) {
-      ExprPtr call = make_expr(Expr::Kind::call);
-      adopt(*call, std::move(expr));
-      parse_arguments(*call);
-      expr = std::move(call);
+      expr = parse_call(std::move(expr));
     } else {
       return expr;
     }
@@ -316,6 +313,13 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr object) {
   }
   expect_symbol("]");
   return access;
+}
+
+ExprPtr ExpressionParser::parse_call(ExprPtr callee) {
+  ExprPtr call = make_expr(Expr::Kind::call);
+  adopt(*call, std::move(callee));
+  parse_arguments(*call);
+  return call;
 }
 
 void ExpressionParser::parse_arguments(Expr& call) {
@@ -347,10 +351,7 @@ ExprPtr ExpressionParser::parse_tests_and_filters(ExprPtr expr) {
     } else if (is_name("is")) {
       expr = parse_test(std::move(expr));
     } else if (is_symbol("(")) {
-      ExprPtr call = make_expr(Expr::Kind::call);
-      adopt(*call, std::move(expr));
-      parse_arguments(*call);
-      expr = std::move(call);
+      expr = parse_call(std::move(expr));
     } else {
       return expr;
     }

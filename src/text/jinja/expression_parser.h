@@ -38,6 +38,7 @@ class ExpressionParser : protected TokenReader {
   Value number(const Token& token) const;
   ExprPtr parse_postfix(ExprPtr expr);
   ExprPtr parse_subscript(ExprPtr object);
+  ExprPtr parse_call(ExprPtr callee);
   void parse_arguments(Expr& call);
   ExprPtr parse_tests_and_filters(ExprPtr expr);
   ExprPtr parse_test(ExprPtr subject);
