@@ -44,6 +44,20 @@ struct Rows {
   HWY_INLINE const T* operator[](int64_t k) const { return static_cast<const T*>(start[k]) + offset; }
 };
 
+/// Rows that will be read later, asked for into the second-level cache while others are at hand: a few lines at a time
+/// between the arithmetic, since a core that waits for more lines than it can track does nothing else.
+struct RowsAhead {
+  const void* const* start = nullptr;  ///< null: ask for nothing
+  int64_t offset = 0;                  ///< bytes
+  int64_t bytes = 0;                   ///< of a row
+
+  HWY_INLINE void Ask(int64_t row) const {
+    if (start == nullptr) return;
+    const char* from = static_cast<const char*>(start[row]) + offset;
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+  }
+};
+
 /// Partial sums of kRows queries with kDotKeys keys into partial[row][key][lane], rows kLanes * kLanes apart.
 template <class T, int kRows>
 HWY_INLINE void DotBlock(const float* q, int head_dim, const T* const (&key)[kDotKeys], float* partial) {
@@ -82,12 +96,17 @@ HWY_INLINE void DotBlock(const float* q, int head_dim, const T* const (&key)[kDo
 
 /// scores[row][0..16) of kRows queries with `count` <= 16 keys; what is stored behind `count` means nothing.
 template <class T, int kRows>
-void DotRowsBySixteenKeys(const float* q, int head_dim, Rows<T> keys, int64_t first, int64_t count, float* scores) {
-  float partial[kRows * kLanes * kLanes];
+void DotRowsBySixteenKeys(const float* q, int head_dim, Rows<T> keys, int64_t first, int64_t count, RowsAhead ahead,
+                          float* scores) {
+  alignas(64) float partial[kRows * kLanes * kLanes];
   if (count < kLanes) std::fill(std::begin(partial), std::end(partial), 0.0F);
   for (int64_t i = 0; i < count; i += kDotKeys) {
     const T* at_hand[kDotKeys];
-    for (int64_t j = 0; j < kDotKeys; ++j) at_hand[j] = keys[first + std::min(i + j, count - 1)];
+    for (int64_t j = 0; j < kDotKeys; ++j) {
+      const int64_t key = first + std::min(i + j, count - 1);
+      at_hand[j] = keys[key];
+      ahead.Ask(key);
+    }
     DotBlock<T, kRows>(q, head_dim, at_hand, partial + i * kLanes);
   }
   for (int row = 0; row < kRows; ++row) {
@@ -118,14 +137,16 @@ HWY_INLINE void ForRowBlocks(int64_t rows, const Function& function) {
   }
 }
 
-/// scores[row][k] = q[row] . key[k] for k in [lo, hi), by rows. q is [rows, head_dim padded to whole lanes].
+/// scores[row][k] = q[row] . key[k] for k in [lo, hi), by rows. q is [rows, head_dim padded to whole lanes]; with key k
+/// at hand, row k of `ahead` is asked for.
 template <class T>
-void DotScores(const float* q, int64_t rows, int head_dim, Rows<T> keys, int64_t lo, int64_t hi, float* scores) {
+void DotScores(const float* q, int64_t rows, int head_dim, Rows<T> keys, int64_t lo, int64_t hi, RowsAhead ahead,
+               float* scores) {
   const int64_t padded = (head_dim + kLanes - 1) / kLanes * kLanes;
   for (int64_t k = lo; k < hi; k += kLanes) {
     ForRowBlocks<kDotRows>(rows, [&](int64_t row, auto block) HWY_ATTR {
       DotRowsBySixteenKeys<T, block.value>(q + row * padded, head_dim, keys, k, std::min<int64_t>(kLanes, hi - k),
-                                           scores + row * kScoreStride + k);
+                                           row == 0 ? ahead : RowsAhead{}, scores + row * kScoreStride + k);
     });
   }
 }

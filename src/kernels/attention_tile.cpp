@@ -22,8 +22,6 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 /// Rows from which on it pays to turn the keys round and to convert the values for all of them.
 constexpr int64_t kManyRows = 16;
-/// How far ahead keys and values are asked for, in positions.
-constexpr int64_t kPrefetchDistance = 128;
 
 /// Turns the scores of one row into weights e^(score - max) on [lo, hi) and zeros up to the next multiple of 16 on both
 /// sides; returns max and sum in `gathered`.
@@ -71,8 +69,9 @@ void PackQueries(const AttentionTile& tile, int head_dim, float* packed) {
   }
 }
 
-/// Where the keys and values of positions [begin, end) lie, in scratch.k_rows and v_rows from index begin - base on.
-void LocateRows(const KVView& view, int64_t base, int64_t begin, int64_t end, AttentionScratch& scratch) {
+/// Where the keys, or the values, of positions [begin, end) lie, the tile's first KV head in front; returns the end.
+const void** LocateRows(const KVView& view, const void* KVRun::*rows, int kv_head, int64_t begin, int64_t end,
+                        const void** to) {
   const int64_t element = bytes_of(view.dtype, 1);
   const int64_t stride = static_cast<int64_t>(view.n_kv_heads) * view.head_dim * element;
   // The runs ascend: the first that ends behind `begin`.
@@ -80,12 +79,11 @@ void LocateRows(const KVView& view, int64_t base, int64_t begin, int64_t end, At
                                   [&](const KVRun& r) { return r.first_position + r.count <= begin; });
   for (int64_t position = begin; position < end; ++run) {
     const int64_t run_end = std::min(end, run->first_position + run->count);
-    for (; position < run_end; ++position) {
-      const int64_t at = (position - run->first_position) * stride;
-      scratch.k_rows[position - base] = static_cast<const std::byte*>(run->k) + at;
-      scratch.v_rows[position - base] = static_cast<const std::byte*>(run->v) + at;
-    }
+    const std::byte* from = static_cast<const std::byte*>((*run).*rows) + (position - run->first_position) * stride +
+                            kv_head * view.head_dim * element;
+    for (; position < run_end; ++position, from += stride) *to++ = from;
   }
+  return to;
 }
 
 /// One range of one tile: what each step needs, and where it leaves its results.
@@ -107,51 +105,46 @@ struct RangeAtHand {
   int64_t End(int64_t query) const { return std::min(base + kRangePositions, tile.end_key(query)) - base; }
 
   int64_t Row(int head, int64_t query) const { return head * tile.rows_of_a_head() + query * tile.group(); }
-  Rows<T> Keys(int head) const { return {scratch.k_rows, static_cast<int64_t>(tile.kv_head + head) * head_dim}; }
-  Rows<T> Values(int head) const { return {scratch.v_rows, static_cast<int64_t>(tile.kv_head + head) * head_dim}; }
+  Rows<T> Keys(int head) const { return {scratch.rows - lo, static_cast<int64_t>(head) * head_dim}; }
+  Rows<T> Values(int head) const { return {scratch.rows + (hi - 2 * lo), static_cast<int64_t>(head) * head_dim}; }
+  /// What follows `rows` kReadAhead later in the order of scratch.rows; once for all queries.
+  RowsAhead Ahead(Rows<T> rows, int64_t query) const {
+    if (query > 0) return {};
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+    return {rows.start + kReadAhead, rows.offset * kBytes, head_dim * kBytes};
+  }
 };
 
 // Few rows: memory is what it costs, so positions are walked once, with all KV heads, as they lie.
 
-/// Asks for positions [begin, end) of all the tile's KV heads, into the second-level cache, ahead of their use.
-template <class T>
-HWY_INLINE void Prefetch(const RangeAtHand<T>& at, Rows<T> rows, int64_t begin, int64_t end) {
-  const int64_t bytes = at.tile.kv_heads * at.head_dim * static_cast<int64_t>(sizeof(T));
-  for (int64_t k = std::max(begin, at.lo); k < std::min(end, at.hi); ++k) {
-    const char* row = reinterpret_cast<const char*>(rows[k]);
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
-  }
-}
-
 template <class T>
 void ScoresOfFewRows(const RangeAtHand<T>& at) {
   for (int64_t k = at.lo / kLanes * kLanes; k < at.hi; k += kLanes) {
-    Prefetch(at, at.Keys(0), k + kPrefetchDistance, k + kPrefetchDistance + kLanes);
     for (int head = 0; head < at.tile.kv_heads; ++head) {
       for (int64_t query = 0; query < at.tile.query_count; ++query) {
         const int64_t row = at.Row(head, query);
         DotScores(at.q + row * at.padded, at.tile.group(), at.head_dim, at.Keys(head), std::max(k, at.First(query)),
-                  std::min(k + kLanes, at.End(query)), at.scores + row * kScoreStride);
+                  std::min(k + kLanes, at.End(query)), at.Ahead(at.Keys(head), query), at.scores + row * kScoreStride);
       }
     }
   }
 }
 
 template <class T>
-void ValuesOfQuery(const RangeAtHand<T>& at, int head, int64_t query, int64_t lo, int64_t hi) {
+void ValuesOfQuery(const RangeAtHand<T>& at, int head, int64_t query, int64_t lo, int64_t hi, RowsAhead ahead = {}) {
   if (lo >= hi) return;
   const int64_t row = at.Row(head, query);
-  AddValues(at.scores + row * kScoreStride, at.tile.group(), at.head_dim, at.Values(head), lo, hi,
+  AddValues(at.scores + row * kScoreStride, at.tile.group(), at.head_dim, at.Values(head), lo, hi, ahead,
             at.gathered + row * at.stride, at.stride);
 }
 
 template <class T>
 void ValuesOfFewRows(const RangeAtHand<T>& at) {
   for (int64_t k = at.lo / kValueKeys * kValueKeys; k < at.hi; k += kValueKeys) {
-    Prefetch(at, at.Values(0), k + kPrefetchDistance, k + kPrefetchDistance + kValueKeys);
     for (int head = 0; head < at.tile.kv_heads; ++head) {
       for (int64_t query = 0; query < at.tile.query_count; ++query) {
-        ValuesOfQuery(at, head, query, std::max(k, at.First(query)), std::min(k + kValueKeys, at.End(query)));
+        ValuesOfQuery(at, head, query, std::max(k, at.First(query)), std::min(k + kValueKeys, at.End(query)),
+                      at.Ahead(at.Values(head), query));
       }
     }
   }
@@ -229,19 +222,26 @@ void AttendRangeOf(const AttentionTile& tile, int64_t range, AttentionScratch& s
   const int64_t padded = stride - kLanes;
   const int64_t rows = tile.rows();
   const int64_t base = range * kRangePositions;
+  const int64_t lo = std::max(base, tile.first_key(0)) - base;
+  const int64_t hi = std::min(base + kRangePositions, tile.end_key(tile.query_count - 1)) - base;
+  const KVView& view = *tile.task->view;
+  const void** rows_end = LocateRows(view, &KVRun::k, tile.kv_head, base + lo, base + hi, scratch.rows);
+  rows_end = LocateRows(view, &KVRun::v, tile.kv_head, base + lo, base + hi, rows_end);
+  const int64_t ahead = std::min(base + hi + kReadAhead, tile.end_key(tile.query_count - 1));
+  const void** ahead_end = LocateRows(view, &KVRun::k, tile.kv_head, base + hi, ahead, rows_end);
+  std::fill(ahead_end, rows_end + kReadAhead, rows_end[-1]);
   const RangeAtHand<T> at{.tile = tile,
                           .scratch = scratch,
                           .head_dim = head_dim,
                           .padded = padded,
                           .stride = stride,
                           .base = base,
-                          .lo = std::max(base, tile.first_key(0)) - base,
-                          .hi = std::min(base + kRangePositions, tile.end_key(tile.query_count - 1)) - base,
+                          .lo = lo,
+                          .hi = hi,
                           .q = scratch.floats(AttentionScratch::kQuerySlot, rows * padded),
                           // A block of rows may reach past the last row.
                           .scores = scratch.floats(AttentionScratch::kScoreSlot, (rows + kBlockRows) * kScoreStride),
                           .gathered = gathered};
-  LocateRows(*tile.task->view, base, base + at.lo, base + at.hi, scratch);
   PackQueries(tile, head_dim, at.q);
   std::fill(gathered, gathered + rows * stride, 0.0F);
   if (tile.rows_of_a_head() < kManyRows) {

@@ -14,6 +14,9 @@ inline constexpr int64_t kRangePositions = 256;
 /// Query rows (queries x heads of the group) that share a pass over keys and values when there are many.
 inline constexpr int64_t kTileRows = 96;
 
+/// How far ahead keys and values are asked for, in positions.
+inline constexpr int64_t kReadAhead = 128;
+
 /// Rows are numbered KV head by KV head, query by query, heads of the group inside.
 struct AttentionTile {
   const AttentionTask* task = nullptr;
@@ -63,8 +66,9 @@ class AttentionScratch {
     kSlots
   };
 
-  const void* k_rows[kRangePositions];  ///< all KV heads of the positions of the range at hand
-  const void* v_rows[kRangePositions];
+  /// Where the positions of the range at hand lie, all KV heads, in the order in which memory is read: the keys seen,
+  /// their values, then the first keys of the next range.
+  const void* rows[2 * kRangePositions + kReadAhead];
 
  private:
   std::vector<float> memory_[kSlots];

@@ -28,7 +28,7 @@ constexpr int64_t kValueKeys = 32;
 /// 0.
 template <class T, int kRows, int kSteps>
 HWY_INLINE void ValueBlock(const float* weights, Rows<T> values, int64_t at, int64_t tail, int64_t lo, int64_t hi,
-                           float* acc, int64_t acc_stride) {
+                           RowsAhead ahead, float* acc, int64_t acc_stride) {
   Lanes sums[kRows][kSteps];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
@@ -45,6 +45,7 @@ HWY_INLINE void ValueBlock(const float* weights, Rows<T> values, int64_t at, int
   };
   if (tail == 0) {
     for (int64_t k = lo; k < hi; ++k) {
+      ahead.Ask(k);
       const T* from = values[k] + at;
       Lanes value[kSteps];
 #pragma GCC unroll 8
@@ -53,6 +54,7 @@ HWY_INLINE void ValueBlock(const float* weights, Rows<T> values, int64_t at, int
     }
   } else {
     for (int64_t k = lo; k < hi; ++k) {
+      ahead.Ask(k);
       Lanes value[kSteps];
       value[0] = LoadFirst(values[k] + at, tail);
       for (int step = 1; step < kSteps; ++step) value[step] = Zero();
@@ -66,10 +68,11 @@ HWY_INLINE void ValueBlock(const float* weights, Rows<T> values, int64_t at, int
   }
 }
 
-/// acc[row] += sum over k in [lo, hi) of weights[row][k] * value[k]. values[k] are rows of `head_dim` elements.
+/// acc[row] += sum over k in [lo, hi) of weights[row][k] * value[k]. values[k] are rows of `head_dim` elements; with
+/// value k at hand, row k of `ahead` is asked for.
 template <class T>
-void AddValues(const float* weights, int64_t rows, int head_dim, Rows<T> values, int64_t lo, int64_t hi, float* acc,
-               int64_t acc_stride) {
+void AddValues(const float* weights, int64_t rows, int head_dim, Rows<T> values, int64_t lo, int64_t hi,
+               RowsAhead ahead, float* acc, int64_t acc_stride) {
   for (int64_t begin = lo; begin < hi; begin += kValueKeys) {
     const int64_t end = std::min(hi, begin + kValueKeys);
     ForRowBlocks<kValueRows>(rows, [&](int64_t row, auto block) HWY_ATTR {
@@ -77,15 +80,17 @@ void AddValues(const float* weights, int64_t rows, int head_dim, Rows<T> values,
       const float* w = weights + row * kScoreStride;
       float* sums = acc + row * acc_stride;
       int64_t at = 0;
+      const auto ask = [&]() { return row == 0 && at == 0 ? ahead : RowsAhead{}; };  // once a row
       for (; at + kValueSteps * kLanes <= head_dim; at += kValueSteps * kLanes) {
-        ValueBlock<T, kRows, kValueSteps>(w, values, at, 0, begin, end, sums + at, acc_stride);
+        ValueBlock<T, kRows, kValueSteps>(w, values, at, 0, begin, end, ask(), sums + at, acc_stride);
       }
       if constexpr (kValueSteps > 1) {
         for (; at + kLanes <= head_dim; at += kLanes) {
-          ValueBlock<T, kRows, 1>(w, values, at, 0, begin, end, sums + at, acc_stride);
+          ValueBlock<T, kRows, 1>(w, values, at, 0, begin, end, ask(), sums + at, acc_stride);
         }
       }
-      if (at < head_dim) ValueBlock<T, kRows, 1>(w, values, at, head_dim - at, begin, end, sums + at, acc_stride);
+      if (at < head_dim)
+        ValueBlock<T, kRows, 1>(w, values, at, head_dim - at, begin, end, ask(), sums + at, acc_stride);
     });
   }
 }
@@ -106,7 +111,7 @@ void AddValuesOfManyRows(const float* weights, int64_t rows, int head_dim, Rows<
       if (at < head_dim) Store(LoadFirst(from + at, head_dim - at), to + at);
       in_place[k] = to;
     }
-    AddValues(weights, rows, head_dim, Rows<float>{in_place, 0}, begin, end, acc, acc_stride);
+    AddValues(weights, rows, head_dim, Rows<float>{in_place, 0}, begin, end, {}, acc, acc_stride);
   }
 }
 
