@@ -120,6 +120,7 @@ void register_all() {
     };
     add("decode", [dtype](benchmark::State& state) { multiply(state, dtype, 65536, 1536, 1); });
     add("decode_layers", [dtype](benchmark::State& state) { decode_layers(state, dtype); });
+    add("verify5", [dtype](benchmark::State& state) { multiply(state, dtype, 65536, 1536, 5); });
     add("verify8", [dtype](benchmark::State& state) { multiply(state, dtype, 65536, 1536, 8); });
     add("prefill512", [dtype](benchmark::State& state) { multiply(state, dtype, 4608, 1536, 512); });
     add("prefill512_long_rows", [dtype](benchmark::State& state) { multiply(state, dtype, 1536, 4608, 512); });

@@ -357,10 +357,13 @@ void QuantisedRows(const uint8_t* tile, size_t cols, const ActivationBlocks& x, 
         VU w[8];
         Unpack<L>(at + (part + v) * kLanes * 4, w);
         scales[v].Next(block);
-        constexpr size_t kSide = kRows < kSideBySide ? kRows : kSideBySide;
+        constexpr size_t kSide = kRows <= kSideBySide + 1 ? kRows : kRows == 6 ? 3 : kSideBySide;
 #pragma GCC unroll 16
-        for (size_t m = 0; m < kRows; m += kSide) {
+        for (size_t m = 0; m + kSide <= kRows; m += kSide) {
           AddBlock<L, kSide>(w, scales[v], x, block * stride + m, &sums[v][m]);
+        }
+        if constexpr (constexpr size_t kRest = kRows % kSide; kRest != 0) {
+          AddBlock<L, kRest>(w, scales[v], x, block * stride + kRows - kRest, &sums[v][kRows - kRest]);
         }
       }
     }
@@ -374,26 +377,34 @@ template <PackedLayout L>
 void QuantisedTileOf(const uint8_t* tile, int64_t cols, const ActivationBlocks& activations, int64_t rows, float* out) {
   ActivationBlocks x = activations;
   const auto n = static_cast<size_t>(cols);
-  while (rows > 0) {
-    int64_t done = 1;
-    if (kMaxRows >= 16 && rows >= 16) {
-      QuantisedRows<L, kMaxRows, 1>(tile, n, x, out);
-      done = 16;
-    } else if (kMaxRows >= 8 && rows >= 8) {
-      QuantisedRows<L, kMaxRows / 2, 1>(tile, n, x, out);
-      done = 8;
-    } else if (rows >= 4) {
-      QuantisedRows<L, 4, 1>(tile, n, x, out);
-      done = 4;
-    } else if (rows >= 2) {
-      QuantisedRows<L, 2, 1>(tile, n, x, out);
-      done = 2;
-    } else {
-      QuantisedRows<L, 1, kHalves>(tile, n, x, out);
-    }
-    rows -= done;
-    x = x.skip(done);
-    out += done * 16;
+  const auto take = [&]<size_t kRows>(std::integral_constant<size_t, kRows>) {
+    QuantisedRows<L, kRows, kRows == 1 ? kHalves : 1>(tile, n, x, out);
+    rows -= kRows;
+    x = x.skip(kRows);
+    out += kRows * 16;
+  };
+  while (rows >= static_cast<int64_t>(kMaxRows)) take(std::integral_constant<size_t, kMaxRows>());
+  if (kMaxRows > 8 && rows >= 8) take(std::integral_constant < size_t, kMaxRows < 8 ? kMaxRows : 8 > ());
+  // A second pass over the tile would unpack it again: the few rows of a draft or of parallel texts are taken at once.
+  switch (rows) {
+    case 1:
+      return take(std::integral_constant<size_t, 1>());
+    case 2:
+      return take(std::integral_constant<size_t, 2>());
+    case 3:
+      return take(std::integral_constant<size_t, 3>());
+#if HWY_TARGET != HWY_AVX2
+    case 4:
+      return take(std::integral_constant<size_t, 4>());
+    case 5:
+      return take(std::integral_constant<size_t, 5>());
+    case 6:
+      return take(std::integral_constant<size_t, 6>());
+    case 7:
+      return take(std::integral_constant<size_t, 7>());
+#endif
+    default:
+      return;
   }
 }
 #else
