@@ -181,6 +181,7 @@ class Scheduler {
   bool stopping_ = false;
   bool closed_ = false;
   int64_t next_id_ = 1;
+  int64_t leaving_ = 0;  // have ended and still count as running: their places are free
   SchedulerView view_;
   std::vector<std::unique_ptr<Running>> running_;  // the engine thread's
   size_t turn_ = 0;                                // which prefill is served first

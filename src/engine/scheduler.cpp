@@ -68,7 +68,8 @@ std::shared_ptr<Generation> Scheduler::submit(GenerationRequest request) {
   const std::lock_guard lock(mutex_);
   // Places that are free count as room: the queue is for what cannot start at once.
   const auto waiting = static_cast<int64_t>(queue_.size());
-  if (closed_ || waiting >= options_.max_queued + std::max<int64_t>(0, options_.max_running - view_.running)) {
+  if (closed_ ||
+      waiting >= options_.max_queued + std::max<int64_t>(0, options_.max_running - view_.running + leaving_)) {
     ++view_.rejected;
     return nullptr;
   }
@@ -153,6 +154,7 @@ void Scheduler::drop_cancelled() {
                  running_.end());
   const std::lock_guard lock(mutex_);
   view_.running = static_cast<int64_t>(running_.size());
+  leaving_ = 0;
   if (running_.empty()) {
     view_.sequences.clear();
     view_.kv_bytes = 0;

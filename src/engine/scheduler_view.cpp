@@ -7,10 +7,13 @@ namespace slipring {
 
 void Scheduler::fail(Running& running) {
   if (running.over) return;
-  running.generation->fail(std::current_exception());
   running.over = true;
-  const std::lock_guard lock(mutex_);
-  ++view_.failed;
+  {
+    const std::lock_guard lock(mutex_);
+    ++view_.failed;
+    ++leaving_;  // before the client hears of it, who may come back at once
+  }
+  running.generation->fail(std::current_exception());
 }
 
 void Scheduler::end(Running& running, FinishReason reason) {
@@ -25,6 +28,7 @@ void Scheduler::end(Running& running, FinishReason reason) {
     const std::lock_guard lock(mutex_);
     view_.last = std::move(was);
     ++(reason == FinishReason::cancelled ? view_.cancelled : view_.finished);
+    ++leaving_;  // before the client hears of it, who may come back at once
   }
   running.generation->push(std::move(last));
 }

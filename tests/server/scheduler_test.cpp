@@ -184,6 +184,18 @@ TEST(Scheduler, AFullQueueTakesNoMore) {
   for (const auto& generation : taken) EXPECT_EQ(collect(*generation).finish, FinishReason::cancelled);
 }
 
+TEST(Scheduler, WhoHasItsAnswerFindsItsPlaceFree) {
+  Scheduler scheduler(tiny(), small(1, 0));
+  for (int i = 0; i < 300; ++i) {
+    auto request = request_of(0);
+    request.prompt = prompt_of(3, i);
+    request.options.max_tokens = 1;
+    const auto generation = scheduler.submit(std::move(request));
+    ASSERT_NE(generation, nullptr) << "request " << i;
+    collect(*generation);
+  }
+}
+
 TEST(Scheduler, WhatCannotRunIsRefusedAtOnce) {
   Scheduler scheduler(tiny(), small(1, 1));
   const auto code = [&scheduler](std::vector<TokenId> prompt) {
