@@ -14,11 +14,17 @@ namespace {
 std::array<std::atomic<char*>, RemovedOnBusError::kMost> paths{};
 static_assert(std::atomic<char*>::is_always_lock_free);
 
+// Several threads read one file: the first that faults speaks for all.
+std::atomic_flag speaking = ATOMIC_FLAG_INIT;
+
 constexpr char kMessage[] =
     "slipring: a model file was cut short while it was in use: another program writes it; start again when it is "
     "done\n";
 
 void on_bus_error(int) {
+  if (speaking.test_and_set()) {
+    for (;;) ::pause();  // the first ends the process
+  }
   for (const auto& slot : paths) {
     const char* path = slot.load();
     if (path != nullptr) ::unlink(path);

@@ -1,7 +1,9 @@
 // Unit tests of the writers: what is written reads back, and nothing half-written is left.
+#include <atomic>
 #include <csignal>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <thread>
 
 #include "formats/bus_error.h"
 #include "formats/gguf_writer.h"
@@ -176,6 +178,28 @@ TEST(BusErrorDeathTest, AFileCutWhileItIsReadEndsTheProgramClearly) {
   };
   EXPECT_EXIT(read_what_was_cut(), ::testing::ExitedWithCode(1), "cut short while it was in use");
   EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(BusErrorDeathTest, ManyThreadsThatReadWhatWasCutSayItOnce) {
+  const TempFolder folder;
+  const auto read_what_was_cut = [&] {
+    end_clearly_on_bus_error();
+    const auto path = folder.write("m", std::string(100'000, 'x'));
+    const auto file = MappedFile::open(path);
+    std::filesystem::resize_file(path, 10);
+    std::atomic<bool> go{false};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&] {
+        while (!go) std::this_thread::yield();
+        const volatile char* last = file->text().data() + 99'999;
+        std::exit(*last == 'x' ? 3 : 4);
+      });
+    }
+    go = true;
+    for (auto& thread : threads) thread.join();
+  };
+  for (int i = 0; i < 20; ++i) EXPECT_EXIT(read_what_was_cut(), ::testing::ExitedWithCode(1), "^slipring:[^\n]*\n$");
 }
 
 TEST(OutputFile, AMappedOldFileKeepsItsBytes) {
