@@ -12,6 +12,8 @@ struct World {
   double seconds_a_guess = 0.05;  ///< that each guess adds to a step
   double propose_seconds = 0.1;
   double right = 0.8;
+  double disturbed = 0.0;      ///< share of steps that take ten times as long, for no reason of theirs
+  int disturbed_at_first = 0;  ///< so many of the first steps are
 };
 
 /// Tokens a second of `steps` steps under the chooser, in multiples of plain decoding's.
@@ -32,7 +34,8 @@ double gain(const World& world, int64_t most, int steps) {
     while (accepted < asked && random() < world.right) ++accepted;
     const double step = world.plain_seconds + world.seconds_a_guess * static_cast<double>(asked);
     const double propose = asked > 0 ? world.propose_seconds : 0.0;
-    chooser.observe(asked, asked, accepted, step, propose);
+    const double factor = i < world.disturbed_at_first || random() < world.disturbed ? 10.0 : 1.0;
+    chooser.observe(asked, asked, accepted, step * factor, propose * factor);
     seconds += step + propose;
     tokens += 1 + accepted;
   }
@@ -51,6 +54,21 @@ TEST(BlockChooser, GuessesThatDoNotPayCostNextToNothing) {
       EXPECT_GT(gain(world, 7, 2000), 0.97) << right << " " << cost;
     }
   }
+}
+
+// What is counted is the choice: the time that each step would have taken undisturbed.
+TEST(BlockChooser, ADisturbedStepDecidesNothing) {
+  for (const int at_first : {0, 1, 2, 3, 4, 5}) {
+    const World bad{
+        .seconds_a_guess = 0.5, .propose_seconds = 0.5, .right = 0.2, .disturbed = 0.1, .disturbed_at_first = at_first};
+    EXPECT_GT(gain(bad, 7, 2000), 0.97) << at_first;
+    const World good{.seconds_a_guess = 0.1, .right = 0.8, .disturbed = 0.1, .disturbed_at_first = at_first};
+    EXPECT_GT(gain(good, 7, 2000), 1.8) << at_first;
+  }
+}
+
+TEST(BlockChooser, AShortTextOnWhichGuessesCostAsMuchAsTheModel) {
+  EXPECT_GT(gain({.plain_seconds = 1.0, .seconds_a_guess = 0.2, .propose_seconds = 0.8, .right = 0.35}, 7, 160), 0.97);
 }
 
 TEST(BlockChooser, OneGuessAtMost) {
