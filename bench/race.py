@@ -103,6 +103,8 @@ def race(args: argparse.Namespace) -> None:
                 rows[same[0]] = row
             else:
                 rows.append(row)
+            rows.sort(key=lambda r: (r["model"], r["depth"]))
+            print(table([row]), flush=True)
             write(rows, args)  # now: what was measured is not lost if the next model fails
         peers.clear()  # before the next model is loaded
     plot(rows, out / "race.svg")
@@ -128,15 +130,17 @@ def conditions(args: argparse.Namespace) -> str:
 def write(rows: list[dict], args: argparse.Namespace) -> None:
     out = Path(args.out)
     (out / "race.json").write_text(json.dumps({"conditions": conditions(args), "rows": rows}, indent=1) + "\n")
-    lines = [conditions(args) + ".", "",
-             "| model | depth | prefill tok/s | llama.cpp | ratio | decode tok/s | llama.cpp | ratio | share of read bandwidth |",
+    (out / "race.md").write_text(f"{conditions(args)}.\n\n{table(rows)}\n")
+
+
+def table(rows: list[dict]) -> str:
+    lines = ["| model | depth | prefill tok/s | llama.cpp | ratio | decode tok/s | llama.cpp | ratio | share of read bandwidth |",
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for r in rows:
         lines.append(f"| {r['model']} | {r['depth']} | {r['prefill_tok_s']:.0f} | {r['llama_prefill_tok_s']:.0f} | "
                      f"{r['ratio_prefill_tok_s']:.2f} | {r['decode_tok_s']:.1f} | {r['llama_decode_tok_s']:.1f} | "
                      f"{r['ratio_decode_tok_s']:.2f} | {100 * r['bandwidth_share']:.0f} % |")
-    (out / "race.md").write_text("\n".join(lines) + "\n")
-    print(lines[-1] if len(rows) > 1 else "\n".join(lines), flush=True)
+    return "\n".join(lines)
 
 
 def plot(rows: list[dict], path: Path) -> None:
@@ -147,17 +151,19 @@ def plot(rows: list[dict], path: Path) -> None:
         return
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4))
-    labels = [f"{r['model']}\n@{r['depth']}" for r in rows]
+    figure, axes = plt.subplots(1, 2, figsize=(11, 1.2 + 0.55 * len(rows)), sharey=True)
+    places = range(len(rows))
     for axis, key, title in zip(axes, ("prefill_tok_s", "decode_tok_s"), ("prefill", "decode")):
-        x = range(len(rows))
-        axis.bar([i - 0.2 for i in x], [r["llama_" + key] for r in rows], 0.4, label="llama.cpp", color="#9aa5b1")
-        axis.bar([i + 0.2 for i in x], [r[key] for r in rows], 0.4, label="slipring", color="#2b7a78")
+        axis.barh([i + 0.2 for i in places], [r["llama_" + key] for r in rows], 0.4, label="llama.cpp", color="#9aa5b1")
+        axis.barh([i - 0.2 for i in places], [r[key] for r in rows], 0.4, label="slipring", color="#2b7a78")
         for i, r in enumerate(rows):
-            axis.text(i + 0.2, r[key], f"{r['ratio_' + key]:.2f}x", ha="center", va="bottom", fontsize=8)
-        axis.set_xticks(list(x), labels, fontsize=7)
+            axis.text(r[key], i - 0.2, f" {r['ratio_' + key]:.2f}x", va="center", fontsize=8)
+        axis.set_yticks(list(places), [f"{r['model']}, depth {r['depth']}" for r in rows], fontsize=8)
+        axis.margins(x=0.12)
         axis.set_title(f"{title}, tokens a second")
-        axis.legend()
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].invert_yaxis()
+    axes[1].legend(loc="upper right", fontsize=8)
     figure.tight_layout()
     figure.savefig(path)
 

@@ -9,6 +9,7 @@ medians. Bandwidth is what a plain loop over 256 MB reads in the same run; peak 
 in registers.
 """
 import argparse
+import datetime
 import json
 import subprocess
 from pathlib import Path
@@ -44,6 +45,8 @@ def main() -> None:
     read = rows["read"]["GB/s"]
     int8 = float(context["quantised GMAC/s"])
     floats = float(context["float GMAC/s"])
+    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    print(f"# Roofline\n\n{cpu}, {datetime.date.today().isoformat()}; written by `bench/roofline.py`.\n")
     print(f"Target {context['slipring target']}, {context['threads']} threads: reads {read:.1f} GB/s, "
           f"{floats:.0f} G float32 and {int8:.0f} G int8 multiply-adds a second; medians of {options.repetitions}.\n")
     print("Matrices. Decode is one row of activations against 65536 x 1536 weights, or against 48 matrices of 1536 x 1536 in "

@@ -144,8 +144,10 @@ def plot(results: dict[str, dict], path: Path) -> None:
     left.set(xlabel="place in the block", ylabel="share of blocks accepted up to there", ylim=(0, 1), title="Acceptance")
     right.axhline(1.0, color="grey", linewidth=0.8)
     right.set(xlabel="block size", ylabel="times plain decoding", title="Speed and tokens a step", ylim=(0, None))
+    right.set_ylim(0, 1.45 * right.get_ylim()[1])  # room for the legend
+    left.legend(fontsize=7)
+    right.legend(fontsize=7, ncols=2, loc="upper center")
     for axes in (left, right):
-        axes.legend(fontsize=7)
         axes.grid(alpha=0.3)
     figure.savefig(path, metadata={"Date": None})
     print(f"wrote {path}")
