@@ -1,91 +1,10 @@
-// The server from outside, over sockets: statuses, access in the right order, streams equal to whole replies,
-// cancelling.
-#include <array>
-#include <cerrno>
+// The server from outside, over sockets: statuses, access in the right order, streams equal to whole replies.
 #include <functional>
-#include <gtest/gtest.h>
-#include <httplib.h>
-#include <netinet/in.h>
-#include <nlohmann/json.hpp>
-#include <sys/socket.h>
-#include <thread>
-#include <unistd.h>
 
-#include "server/http_server.h"
+#include "http_fixture.h"
 
 namespace slipring::server {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// As strict as Gemma's.
-constexpr const char* kTemplate =
-    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system role here') }}{% endif %}"
-    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must alternate') }}{% endif %}"
-    "{{ m.content }} {% endfor %}";
-
-class Http : public testing::Test {
- protected:
-  void start(AccessRules access = {}, int64_t context = 64, int64_t running = 4, int64_t queued = 8,
-             std::chrono::seconds request_timeout = std::chrono::seconds(30), bool drafts = false) {
-    static const auto model = Model::load("");
-    static const MakeDrafts make_drafts = load_dflash_drafter(default_drafter_path(), model, 2);
-    SchedulerOptions options;
-    if (drafts) options.make_drafts = make_drafts;
-    options.session.context = context;
-    options.session.threads = 2;
-    options.max_running = running;
-    options.max_queued = queued;
-    service_ = std::make_unique<Service>(model, "tiny", options, kTemplate);
-    HttpOptions http;
-    http.port = 0;
-    http.threads = 32;
-    http.max_body_bytes = 1 << 20;
-    http.access = std::move(access);
-    http.drain = std::chrono::seconds(5);
-    http.idle_timeout = std::chrono::seconds(1);
-    http.request_timeout = request_timeout;
-    server_ = std::make_unique<HttpServer>(*service_, http);
-    port_ = server_->bind();
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  void TearDown() override {
-    if (!thread_.joinable()) return;
-    server_->stop();
-    thread_.join();
-  }
-  httplib::Client client() const {
-    httplib::Client client("127.0.0.1", port_);
-    client.set_read_timeout(60);
-    return client;
-  }
-  httplib::Result post(const std::string& path, const std::string& body, const httplib::Headers& headers = {}) const {
-    return client().Post(path, headers, body, "application/json");
-  }
-  Json complete(const std::string& body, int status = 200) const {
-    const auto result = post("/v1/completions", body);
-    EXPECT_TRUE(result) << body;
-    if (!result) return {};
-    EXPECT_EQ(result->status, status) << result->body;
-    return Json::parse(result->body);
-  }
-  void expect_streams_are_whole_replies() const;
-  // The data of a stream's events.
-  static std::vector<std::string> events(const std::string& body) {
-    std::vector<std::string> found;
-    for (size_t at = body.find("data: "); at != std::string::npos; at = body.find("data: ", at)) {
-      const size_t end = body.find("\n\n", at);
-      found.push_back(body.substr(at + 6, end - at - 6));
-      at = end;
-    }
-    return found;
-  }
-
-  std::unique_ptr<Service> service_;
-  std::unique_ptr<HttpServer> server_;
-  std::thread thread_;
-  int port_ = 0;
-};
 
 TEST_F(Http, AccessInTheRightOrder) {
   start({.api_keys = {"k"}, .allowed_hosts = {}, .cors_origins = {"https://app.example"}});
@@ -158,7 +77,12 @@ TEST_F(Http, PromptsAndLimitsAtTheContextsEdge) {
   complete(R"({"prompt": "a", "logit_bias": {"4096": 1}})", 400);
 }
 
-void Http::expect_streams_are_whole_replies() const {
+class HttpStreams : public Http {
+ protected:
+  void expect_streams_are_whole_replies() const;
+};
+
+void HttpStreams::expect_streams_are_whole_replies() const {
   const char* const fields[] = {
       R"("temperature": 0, "max_tokens": 12)", R"("seed": 5, "max_tokens": 20, "logprobs": 3)",
       R"("seed": 6, "stop": ["e", "th"], "max_tokens": 30)", R"("seed": 7, "n": 3, "max_tokens": 9)",
@@ -206,12 +130,12 @@ void Http::expect_streams_are_whole_replies() const {
   for (const std::string& event : plain) EXPECT_EQ(event.find("usage"), std::string::npos);
 }
 
-TEST_F(Http, StreamedRepliesAreWholeReplies) {
+TEST_F(HttpStreams, AreWholeReplies) {
   start({}, 128);
   expect_streams_are_whole_replies();
 }
 
-TEST_F(Http, AlsoWithADrafter) {
+TEST_F(HttpStreams, AreWholeRepliesWithADrafterToo) {
   start({}, 128, 4, 8, std::chrono::seconds(30), true);
   expect_streams_are_whole_replies();
 }
@@ -315,127 +239,6 @@ TEST_F(Http, WhatWasComputedBeforeIsCounted) {
   EXPECT_GE(cached(chat(messages)), turn["usage"]["prompt_tokens"].get<int>() - 1);
   const std::string metrics = client().Get("/metrics")->body;
   EXPECT_NE(metrics.find("slipring_prefix_hits_total 2"), std::string::npos) << metrics;
-}
-
-int connected(int port) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  return descriptor;
-}
-
-// Writes a piece, then a byte every 50 ms, until the server closes or `patience` is over. @return seconds it took
-double drip(int port, const std::string& first, const std::string& rest, double patience) {
-  const int descriptor = connected(port);
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&start] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  send(descriptor, first.data(), first.size(), MSG_NOSIGNAL);
-  bool open = true;
-  for (size_t at = 0; open && seconds() < patience; ++at) {
-    send(descriptor, &rest[at % rest.size()], 1, MSG_NOSIGNAL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    // Readable and nothing there, or an error: it was closed.
-    char byte = 0;
-    ssize_t count = 1;
-    while (count > 0) count = recv(descriptor, &byte, 1, MSG_DONTWAIT);
-    open = count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-  }
-  close(descriptor);
-  return seconds();
-}
-
-TEST_F(Http, SlowSendersAreCutOff) {
-  start({}, 64, 4, 8, std::chrono::seconds(1));
-  const std::string body_head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{";
-  double header = 0;
-  std::thread other([&] { header = drip(port_, "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a", 8); });
-  const double body = drip(port_, body_head, " ", 8);
-  other.join();
-  EXPECT_GT(header, 0.9);
-  EXPECT_LT(header, 5);
-  EXPECT_GT(body, 0.9);
-  EXPECT_LT(body, 5);
-}
-
-TEST_F(Http, EndlessHeadersAreCutOff) {
-  start({}, 64);
-  const std::string line = "X-More: " + std::string(1000, 'a') + "\r\n";
-  std::string flood = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
-  while (flood.size() < (4 << 20)) flood += line;
-  const double seconds = drip(port_, flood, line, 20);
-  EXPECT_LT(seconds, 15);
-}
-
-// All that comes back for what is sent at once, to the idle connection's end.
-std::string answers_to(int port, const std::string& sent) {
-  const int descriptor = connected(port);
-  send(descriptor, sent.data(), sent.size(), MSG_NOSIGNAL);
-  std::string answer;
-  std::array<char, 4096> buffer{};
-  for (ssize_t count = 1; count > 0;) {
-    count = recv(descriptor, buffer.data(), buffer.size(), 0);
-    if (count > 0) answer.append(buffer.data(), static_cast<size_t>(count));
-  }
-  close(descriptor);
-  return answer;
-}
-
-constexpr const char* kHealth = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-// A body that nobody reads is not taken for a request.
-TEST_F(Http, NothingInABodyIsARequest) {
-  start({.api_keys = {"k"}, .allowed_hosts = {}, .cors_origins = {}}, 64);
-  const std::string hidden = kHealth;
-  const std::string length = "Host: localhost\r\nContent-Length: " + std::to_string(hidden.size()) + "\r\n\r\n";
-  for (const char* line : {"POST /v1/completions", "GET /health", "GET /v1/models", "OPTIONS /v1/models",
-                           "DELETE /v1/models", "PUT /health", "POST /nothing"}) {
-    const std::string answer = answers_to(port_, line + (" HTTP/1.1\r\n" + length) + hidden);
-    EXPECT_EQ(answer.find("HTTP/1.1 "), 0U) << line;
-    EXPECT_EQ(answer.find("HTTP/1.1 ", 1), std::string::npos) << line << ": " << answer;
-  }
-}
-
-TEST_F(Http, TwoRequestsInOnePieceAreBothAnswered) {
-  start({}, 64);
-  const std::string one = kHealth;
-  const std::string answer = answers_to(port_, one + one);
-  const size_t first = answer.find("\"status\":\"ok\"");
-  ASSERT_NE(first, std::string::npos) << answer;
-  EXPECT_NE(answer.find("\"status\":\"ok\"", first + 1), std::string::npos) << answer;
-}
-
-TEST_F(Http, AClientThatLeavesFreesItsPlace) {
-  start({}, 8000, 1, 0);
-  for (const char* stream : {"true", "false"}) {
-    {
-      httplib::Client leaving("127.0.0.1", port_);
-      leaving.set_read_timeout(0, 300000);
-      httplib::Request request;
-      request.method = "POST";
-      request.path = "/v1/completions";
-      request.set_header("Content-Type", "application/json");
-      request.body = std::string(R"({"prompt": "In the", "max_tokens": 7000, "logit_bias": {"1": -100, "4092": -100},
-        "stream": )") +
-                     stream + "}";
-      // A stream is left at its first piece, a whole reply when the time is over.
-      request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return false; };
-      EXPECT_FALSE(leaving.send(request));
-    }
-    // Its place is the only one.
-    int status = 503;
-    for (int i = 0; i < 50 && status == 503; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      const auto result = post("/v1/completions", R"({"prompt": "In the", "max_tokens": 1})");
-      status = result->status;
-      EXPECT_TRUE(status != 503 || result->get_header_value("Retry-After") == "1");
-    }
-    EXPECT_EQ(status, 200) << stream;
-  }
 }
 
 }  // namespace
