@@ -43,5 +43,10 @@ function(slipring_test name)
   # Their templates take twice as long to compile at -O3, and what they test is compiled with it all the same.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE SLIPRING_SOURCE_DIR="${PROJECT_SOURCE_DIR}" SLIPRING_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  # Sanitizers make them up to ten times as slow.
+  set(timeout 600)
+  if(SLIPRING_SANITIZE)
+    set(timeout 3000)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${timeout})
 endfunction()
