@@ -40,14 +40,19 @@ NativeOps::PendingLayer& NativeOps::round(int layer, const Value& k, const Value
   return pending;
 }
 
-KVHandle NativeOps::fetch_and_concat(int layer, const Value& k, const Value& v) {
+template <class Fetch>
+KVHandle NativeOps::fetch(int layer, const Value& k, const Value& v, const Fetch& fetch) {
   const PendingLayer& pending = round(layer, k, v);
   std::vector<KVView> views;
   for (size_t i = 0; i < input_.sequences.size(); ++i) {
-    views.push_back(input_.sequences[i].caches[static_cast<size_t>(layer)]->fetch_and_concat(pending.blocks[i]));
+    views.push_back(fetch(*input_.sequences[i].caches[static_cast<size_t>(layer)], pending.blocks[i]));
   }
   views_.push_back(std::move(views));
   return {static_cast<int32_t>(views_.size() - 1)};
+}
+
+KVHandle NativeOps::fetch_and_concat(int layer, const Value& k, const Value& v) {
+  return fetch(layer, k, v, [](LayerCache& cache, const KVBlock& block) { return cache.fetch_and_concat(block); });
 }
 
 void NativeOps::update(int layer, const Value& k, const Value& v) {
@@ -55,13 +60,7 @@ void NativeOps::update(int layer, const Value& k, const Value& v) {
 }
 
 KVHandle NativeOps::update_and_fetch(int layer, const Value& k, const Value& v) {
-  const PendingLayer& pending = round(layer, k, v);
-  std::vector<KVView> views;
-  for (size_t i = 0; i < input_.sequences.size(); ++i) {
-    views.push_back(input_.sequences[i].caches[static_cast<size_t>(layer)]->update_and_fetch(pending.blocks[i]));
-  }
-  views_.push_back(std::move(views));
-  return {static_cast<int32_t>(views_.size() - 1)};
+  return fetch(layer, k, v, [](LayerCache& cache, const KVBlock& block) { return cache.update_and_fetch(block); });
 }
 
 Value NativeOps::attention(const Value& q, KVHandle kv, const AttentionSpec& spec) {

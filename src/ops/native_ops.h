@@ -103,6 +103,9 @@ class NativeOps final : public Ops {
   Value reuse(Value x);
   const RopeTable& rope_table(const Rope& rope);
   PendingLayer& round(int layer, const Value& k, const Value& v);
+  /// The views of all sequences, each from fetch(cache, block).
+  template <class Fetch>
+  KVHandle fetch(int layer, const Value& k, const Value& v, const Fetch& fetch);
   void expect_cols(const char* op, const Value& x, int64_t cols) const;
   void expect_same(const char* op, const Value& a, const Value& b) const;
 
