@@ -20,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 
+from machine import cpu_name
+
 PROMPT, DECODE = 512, 64
 
 
@@ -120,8 +122,7 @@ def earlier_rows(path: Path, under: str) -> list[dict]:
 
 def conditions(args: argparse.Namespace) -> str:
     import llama_cpp
-    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    return (f"{cpu}, {args.threads} threads, {platform.system()} {platform.release().split('-')[0]}, "
+    return (f"{cpu_name()}, {args.threads} threads, {platform.system()} {platform.release().split('-')[0]}, "
             f"{datetime.date.today().isoformat()}; llama-cpp-python {llama_cpp.__version__}"
             f"{', the better of flash attention on and off' if args.flash else ''}; keys and values f16; "
             f"prefill of {PROMPT} tokens, decode of {DECODE}; medians of {args.rounds} alternating rounds")

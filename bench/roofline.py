@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The roofline table of docs/performance.md: what share of memory bandwidth or of peak arithmetic each kernel reaches.
+"""The roofline table, docs/roofline.md: what share of memory bandwidth or of peak arithmetic each kernel reaches.
 
     cmake --preset bench && cmake --build build/bench --target slipring_kernels_bench
     bench/roofline.py [--repetitions 5] > docs/roofline.md
@@ -13,6 +13,8 @@ import datetime
 import json
 import subprocess
 from pathlib import Path
+
+from machine import cpu_name
 
 ROOT = Path(__file__).resolve().parent.parent
 MATRICES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "Q3_K", "IQ4_XS", "MXFP4"]
@@ -45,8 +47,7 @@ def main() -> None:
     read = rows["read"]["GB/s"]
     int8 = float(context["quantised GMAC/s"])
     floats = float(context["float GMAC/s"])
-    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    print(f"# Roofline\n\n{cpu}, {datetime.date.today().isoformat()}; written by `bench/roofline.py`.\n")
+    print(f"# Roofline\n\n{cpu_name()}, {datetime.date.today().isoformat()}; written by `bench/roofline.py`.\n")
     print(f"Target {context['slipring target']}, {context['threads']} threads: reads {read:.1f} GB/s, "
           f"{floats:.0f} G float32 and {int8:.0f} G int8 multiply-adds a second; medians of {options.repetitions}.\n")
     print("Matrices. Decode is one row of activations against 65536 x 1536 weights, or against 48 matrices of 1536 x 1536 in "
