@@ -43,6 +43,10 @@ function(slipring_test name)
   # Their templates take twice as long to compile at -O3, and what they test is compiled with it all the same.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE SLIPRING_SOURCE_DIR="${PROJECT_SOURCE_DIR}" SLIPRING_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  # What hangs shall end; what is slow under a sanitizer or without SIMD, on a busy machine, shall not.
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 3000)
+  # What hangs shall end; what is slow without SIMD or under a sanitizer, on a busy machine, shall not.
+  set(timeout 1200)
+  if(SLIPRING_SANITIZE)
+    set(timeout 3000)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${timeout})
 endfunction()
