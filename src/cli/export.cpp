@@ -38,15 +38,15 @@ void export_command(const ExportFlags& flags) {
     }
     options.mode = QuantiseMode::graph;
   }
+  if (flags.output.empty() && !flags.print) {
+    throw Error(ErrorCode::invalid_argument,
+                {.where = "export", .expected = "-o DIR, or --print", .got = "neither", .advice = {}});
+  }
   const auto model = flags.model.load();
   for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
   if (flags.print) {
     for (const Program& program : make_programs(*model, options)) fmt::print("{}\n", to_text(program));
     return;
-  }
-  if (flags.output.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                {.where = "export", .expected = "-o DIR, or --print", .got = "neither", .advice = {}});
   }
   for (const ExportedFile& file : export_model(*model, options, flags.output)) {
     fmt::print(stderr, "{:>10}  {}\n", human_bytes(file.bytes),

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "formats/output_file.h"
 #include "formats/safetensors_writer.h"
 
 namespace slipring::cli {
@@ -25,6 +26,7 @@ struct LogitsFlags {
 void logits(const LogitsFlags& flags) {
   const std::string text = flags.tokens_file.empty() ? flags.tokens : read_file(flags.tokens_file);
   const auto ids = parse_token_ids(text, flags.tokens_file.empty() ? "--tokens" : flags.tokens_file);
+  refuse_to_replace(flags.output, flags.model.program.empty() ? flags.model.model : flags.model.program);
   const auto model = flags.model.load(flags.session.context);
   Session session(model, flags.session.options(flags.model.threads));
   const int64_t vocab = model->spec().vocab_size;

@@ -21,6 +21,7 @@ int fail(std::string_view message, int status) {
 
 int main(int argc, char** argv) {
   slipring::end_clearly_on_bus_error();
+  slipring::leave_nothing_on_termination();
   CLI::App app{"slipring runs sliding-window language models: right for every query length, on the CPU."};
   app.name("slipring");
   app.set_version_flag("--version", SLIPRING_VERSION);

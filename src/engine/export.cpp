@@ -1,6 +1,8 @@
 #include "engine/export.h"
 
 #include <fmt/format.h>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -90,8 +92,77 @@ json model_json(const ModelSpec& spec) {
           {"layers", std::move(layers)}};
 }
 
+/// The files of a bundle: all of them are written under temporary names before the first takes its own, so that an
+/// export that fails leaves what was there before.
+class BundleWriter {
+ public:
+  explicit BundleWriter(fs::path folder) : folder_(std::move(folder)) {}
+
+  /// A file that the caller fills and that finish() renames.
+  template <class Writer, class... Args>
+  Writer& add(const std::string& name, Args&&... args) {
+    auto writer = std::make_shared<Writer>(folder_ / name, std::forward<Args>(args)...);
+    files_.push_back(
+        {.name = name, .complete = [writer] { writer->complete(); }, .commit = [writer] { writer->commit(); }});
+    return *writer;
+  }
+  template <class Bytes>
+  void add_whole(const std::string& name, const Bytes& bytes) {
+    OutputFile& file = add<OutputFile>(name);
+    file.write(bytes);
+    file.complete();
+  }
+  /// The manifest is the last to come and the first to go: without it a bundle is none, and old and new files cannot
+  /// be taken for one.
+  std::vector<ExportedFile> finish(std::string_view manifest) {
+    add_whole(kManifestFile, manifest);
+    for (const File& file : files_) file.complete();
+    std::error_code problem;
+    fs::remove(folder_ / kManifestFile, problem);
+    if (problem) {
+      throw Error(ErrorCode::io, {.where = (folder_ / kManifestFile).string(),
+                                  .expected = "an old manifest that can be replaced",
+                                  .got = problem.message(),
+                                  .advice = {}});
+    }
+    std::vector<ExportedFile> result;
+    for (const File& file : files_) {
+      file.commit();
+      result.push_back({.name = file.name, .bytes = static_cast<int64_t>(fs::file_size(folder_ / file.name))});
+    }
+    return result;
+  }
+
+ private:
+  struct File {
+    std::string name;
+    std::function<void()> complete;
+    std::function<void()> commit;
+  };
+  fs::path folder_;
+  std::vector<File> files_;
+};
+
+/// The weights of a bundle have the name that a Hugging Face folder's have: such a folder must not lose its own.
+void refuse_model_folder(const fs::path& folder, const fs::path& model, const fs::path& drafter) {
+  std::error_code problem;  // what cannot be looked at is not there
+  if (fs::equivalent(folder, model, problem) || fs::equivalent(folder, drafter, problem)) {
+    throw Error(ErrorCode::invalid_argument, {.where = folder.string(),
+                                              .expected = "another folder to write to",
+                                              .got = "the model that is being read",
+                                              .advice = "choose another name"});
+  }
+  if (fs::exists(folder / kWeightsFile, problem) && !fs::exists(folder / kManifestFile, problem)) {
+    throw Error(ErrorCode::invalid_argument,
+                {.where = (folder / kWeightsFile).string(),
+                 .expected = fmt::format("a folder without weights, or one with a bundle's {}", kManifestFile),
+                 .got = "weights that are not a bundle's",
+                 .advice = "choose another folder, or remove the file"});
+  }
+}
+
 /// Copies what the tokenizer is read from, and says what it is.
-json write_tokenizer(const Model& model, const fs::path& folder, std::vector<std::string>& written) {
+json write_tokenizer(const Model& model, BundleWriter& bundle) {
   if (!model.has_tokenizer()) return nullptr;
   const Tokenizer& tokenizer = model.tokenizer();
   json facts{{"size", tokenizer.size()}, {"add_bos", tokenizer.add_bos()}, {"end_of_turn", tokenizer.end_of_turn()}};
@@ -100,32 +171,23 @@ json write_tokenizer(const Model& model, const fs::path& folder, std::vector<std
   if (fs::is_directory(model.path())) {
     for (const char* name : kTokenizerFiles) {
       if (!fs::is_regular_file(model.path() / name)) continue;
-      OutputFile file(folder / name);
-      file.write(MappedFile::open(model.path() / name)->bytes());
-      file.commit();
+      bundle.add_whole(name, MappedFile::open(model.path() / name)->bytes());
       files.emplace_back(name);
     }
   } else {
     // A GGUF file's metadata without its tensors.
     const auto source = MappedFile::open(model.path());
     const GgufHeader header = GgufHeader::parse(source->bytes(), model.path().string());
-    GgufWriter writer(folder / kTokenizerGguf);
+    auto& writer = bundle.add<GgufWriter>(kTokenizerGguf);
     for (const GgufHeader::Entry& entry : header.entries()) {
       if (entry.key.starts_with("tokenizer.") || entry.key == "general.architecture")
         writer.copy(entry.key, entry.value);
     }
-    writer.finish();
+    writer.complete();
     files.emplace_back(kTokenizerGguf);
   }
   facts["files"] = files;
-  written.insert(written.end(), files.begin(), files.end());
   return facts;
-}
-
-void write_text(const fs::path& path, std::string_view text) {
-  OutputFile file(path);
-  file.write(text);
-  file.commit();
 }
 
 /// Null where no drafter is asked for.
@@ -205,29 +267,22 @@ std::vector<Program> make_programs(const Model& model, const ExportOptions& opti
 }
 
 std::vector<ExportedFile> export_model(const Model& model, const ExportOptions& options, const fs::path& folder) {
+  refuse_model_folder(folder, model.path(), options.drafter);
   ThreadPool pool(options.threads);
   const auto drafter = open_drafter(options.drafter, model.spec(), pool);
   const std::vector<Program> programs = make_programs(model.shared_decoder(), drafter, options, pool);
+  std::vector<const Program*> pointers;
+  for (const Program& program : programs) pointers.push_back(&program);
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) {
     throw Error(ErrorCode::io,
                 {.where = folder.string(), .expected = "a folder to write to", .got = problem.message(), .advice = {}});
   }
-  std::vector<const Program*> pointers;
-  for (const Program& program : programs) pointers.push_back(&program);
 
-  // Without its manifest a bundle is none: what was here before is not mixed with what is written now.
-  fs::remove(folder / kManifestFile, problem);
-  if (problem) {
-    throw Error(ErrorCode::io, {.where = (folder / kManifestFile).string(),
-                                .expected = "an old manifest that can be replaced",
-                                .got = problem.message(),
-                                .advice = {}});
-  }
-
-  std::vector<std::string> written{kWeightsFile};
-  const WeightPlaces places = write_weights(pointers, folder);
+  BundleWriter bundle(folder);
+  const std::map<std::string, std::string> format{{"format", "slipring"}};
+  const WeightPlaces places = write_weights(pointers, bundle.add<SafetensorsWriter>(kWeightsFile, format));
   json manifest{{"format", kBundleFormat},
                 {"version", kBundleVersion},
                 {"model", model_json(model.spec())},
@@ -248,21 +303,12 @@ std::vector<ExportedFile> export_model(const Model& model, const ExportOptions& 
     manifest["drafter"] = {{"block_size", spec.block_size}, {"mask_token", spec.mask_token}, {"taps", spec.taps}};
   }
   for (const Program& program : programs) {
-    write_text(folder / (program.name + ".program"), to_text(program));
-    write_text(folder / (program.name + ".onnx"), to_onnx(program, places).SerializeAsString());
-    written.push_back(program.name + ".program");
-    written.push_back(program.name + ".onnx");
+    bundle.add_whole(program.name + ".program", std::string_view(to_text(program)));
+    bundle.add_whole(program.name + ".onnx", std::string_view(to_onnx(program, places).SerializeAsString()));
     manifest["programs"].push_back(program_json(program));
   }
-  manifest["tokenizer"] = write_tokenizer(model, folder, written);
-  write_text(folder / kManifestFile, manifest.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
-  written.emplace_back(kManifestFile);
-
-  std::vector<ExportedFile> files;
-  for (const std::string& name : written) {
-    files.push_back({.name = name, .bytes = static_cast<int64_t>(fs::file_size(folder / name))});
-  }
-  return files;
+  manifest["tokenizer"] = write_tokenizer(model, bundle);
+  return bundle.finish(manifest.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace slipring

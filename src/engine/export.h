@@ -37,7 +37,8 @@ struct ExportedFile {
   int64_t bytes = 0;
 };
 
-/// Writes the bundle, each file whole or not at all, the manifest last. The folder is made if it is not there.
+/// Writes the bundle. Every file is complete under a temporary name before the first is renamed, the manifest last: an
+/// export that fails leaves an older bundle as it was. The folder is made if it is not there.
 /// @throws Error{io, unsupported, invalid_argument}
 std::vector<ExportedFile> export_model(const Model& model, const ExportOptions& options,
                                        const std::filesystem::path& folder);

@@ -11,15 +11,19 @@ namespace slipring {
 /// the process's handler. May be called again.
 void end_clearly_on_bus_error() noexcept;
 
-/// Names a file that a fatal bus error shall remove, while it lives. Beyond kMost at a time the name is ignored.
-/// Threads: any.
-class RemovedOnBusError {
+/// From now on SIGINT, SIGTERM and SIGHUP, where they would end the process, first remove the temporary files of open
+/// OutputFiles. For programs; a handler that is set later takes its signal over.
+void leave_nothing_on_termination() noexcept;
+
+/// Names a file that a signal of the two above shall remove, while it lives. Beyond kMost at a time the name is
+/// ignored. Threads: any.
+class RemovedOnSignal {
  public:
-  static constexpr int kMost = 16;
-  explicit RemovedOnBusError(const std::string& path) noexcept;
-  ~RemovedOnBusError();
-  RemovedOnBusError(const RemovedOnBusError&) = delete;
-  RemovedOnBusError& operator=(const RemovedOnBusError&) = delete;
+  static constexpr int kMost = 64;
+  explicit RemovedOnSignal(const std::string& path) noexcept;
+  ~RemovedOnSignal();
+  RemovedOnSignal(const RemovedOnSignal&) = delete;
+  RemovedOnSignal& operator=(const RemovedOnSignal&) = delete;
 
  private:
   int slot_ = -1;

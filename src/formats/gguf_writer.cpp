@@ -118,9 +118,4 @@ void GgufWriter::write_header() {
   file_.pad(gguf_limits::kDefaultAlignment);
 }
 
-void GgufWriter::commit() {
-  file_.pad(gguf_limits::kDefaultAlignment);
-  file_.commit();
-}
-
 }  // namespace slipring

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
 #include "formats/gguf.h"
-#include "formats/output_file.h"
 #include "formats/tensor_writer.h"
 
 namespace slipring {
@@ -18,7 +16,7 @@ namespace slipring {
 /// Every set_* and copy throws Error{invalid_argument} for an empty or repeated key or after the first data.
 class GgufWriter final : public TensorWriter {
  public:
-  explicit GgufWriter(const std::filesystem::path& target) : file_(target) {}
+  using TensorWriter::TensorWriter;
 
   void set_u32(std::string_view key, uint32_t value);
   void set_f32(std::string_view key, float value);
@@ -34,11 +32,9 @@ class GgufWriter final : public TensorWriter {
 
  private:
   bool has_type(DType dtype) const noexcept override { return gguf_type_id(dtype).has_value(); }
-  std::string where() const override { return file_.target().string(); }
   void write_header() override;
   void begin_tensor() override { file_.pad(gguf_limits::kDefaultAlignment); }
-  void write_data(std::span<const std::byte> bytes) override { file_.write(bytes); }
-  void commit() override;
+  void end_data() override { file_.pad(gguf_limits::kDefaultAlignment); }
 
   void add_key(std::string_view key, GgufType type);
   void add_array_key(std::string_view key, GgufType element, uint64_t count);
@@ -47,7 +43,6 @@ class GgufWriter final : public TensorWriter {
     metadata_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
 
-  OutputFile file_;
   std::string metadata_;
   std::unordered_set<std::string> keys_;
   bool header_written_ = false;

@@ -38,7 +38,7 @@ OutputFile::OutputFile(std::filesystem::path target) : target_(std::move(target)
   }
   if (descriptor_ < 0) throw_system_error(temporary_, "cannot create", errno);
   try {
-    removed_on_bus_error_.emplace(temporary_);
+    removed_on_signal_.emplace(temporary_);
   } catch (...) {
     close_and_remove();
     throw;
@@ -91,13 +91,19 @@ void OutputFile::pad(uint64_t alignment) {
   }
 }
 
-void OutputFile::commit() {
+void OutputFile::complete() {
+  if (completed_) return;
   flush();
   if (::fsync(descriptor_) != 0) throw_system_error(target_.string(), "cannot flush to the disk", errno);
+  completed_ = true;
+}
+
+void OutputFile::commit() {
+  complete();
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     throw_system_error(target_.string(), "cannot rename the finished file to this name", errno);
   }
-  removed_on_bus_error_.reset();
+  removed_on_signal_.reset();
   // The data is safe under its name; what close or the folder's flush report now changes nothing about that.
   ::close(descriptor_);
   descriptor_ = -1;
@@ -107,6 +113,25 @@ void OutputFile::commit() {
     ::fsync(folder_descriptor);
     ::close(folder_descriptor);
   }
+}
+
+void refuse_to_replace(const std::filesystem::path& target, const std::filesystem::path& model) {
+  namespace fs = std::filesystem;
+  // What models are read from; other files of a model's folder are not part of it.
+  constexpr std::array<std::string_view, 7> kModelEndings{".gguf",  ".safetensors", ".json", ".model",
+                                                          ".jinja", ".program",     ".onnx"};
+  std::error_code unknown;  // what cannot be looked at is no file of the model's
+  const auto folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const std::string ending = target.extension().string();
+  const bool own = fs::is_directory(model, unknown)
+                       ? fs::exists(target, unknown) && fs::equivalent(folder, model, unknown) &&
+                             std::find(kModelEndings.begin(), kModelEndings.end(), ending) != kModelEndings.end()
+                       : fs::equivalent(target, model, unknown);
+  if (!own) return;
+  throw Error(ErrorCode::invalid_argument, {.where = target.string(),
+                                            .expected = "another file to write to",
+                                            .got = "the model that is being read",
+                                            .advice = "choose another name"});
 }
 
 }  // namespace slipring

@@ -33,7 +33,14 @@ class OutputFile {
   void pad(uint64_t alignment);
   uint64_t position() const noexcept { return position_; }
   const std::filesystem::path& target() const noexcept { return target_; }
+  /// Where the bytes are until commit().
+  std::filesystem::path temporary() const { return temporary_; }
 
+  /// Flushes to the disk under the temporary name: what may still fail of commit() is the renaming. Writes no more.
+  /// @throws Error{io}
+  void complete();
+  /// complete(), unless that was done, and the target's name. For several files that belong together, complete all of
+  /// them first.
   /// @throws Error{io}; the target is then as it was
   void commit();
 
@@ -44,10 +51,15 @@ class OutputFile {
 
   std::filesystem::path target_;
   std::string temporary_;
-  std::optional<RemovedOnBusError> removed_on_bus_error_;
+  std::optional<RemovedOnSignal> removed_on_signal_;
   int descriptor_ = -1;
   uint64_t position_ = 0;
+  bool completed_ = false;
   std::vector<std::byte> buffer_;
 };
+
+/// @param model what is being read: a file, or a folder that holds a model
+/// @throws Error{invalid_argument} if writing `target` would replace it or one of its files, by whatever name or link
+void refuse_to_replace(const std::filesystem::path& target, const std::filesystem::path& model);
 
 }  // namespace slipring

@@ -1,8 +1,10 @@
 #include "formats/quantise_model.h"
 
 #include <algorithm>
-#include <atomic>
+#include <bit>
 #include <cmath>
+#include <fmt/format.h>
+#include <limits>
 #include <memory>
 
 #include "formats/codec.h"
@@ -19,11 +21,51 @@ namespace {
 constexpr int64_t kTaskElements = int64_t{1} << 16;
 constexpr int64_t kTasksPerThread = 4;
 
-bool all_finite(const float* x, int64_t count) {
-  // The sum of differences to itself is 0 for finite numbers and NaN otherwise; it needs no branch an element.
-  float sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += x[i] - x[i];
-  return sum == 0;
+/// The largest |x|; infinity or NaN if any x is one.
+float largest(const float* x, int64_t count) {
+  // As integers, the magnitudes of floats order as the numbers do, with infinity and NaN on top.
+  uint32_t most = 0;
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
+  return std::bit_cast<float>(most);
+}
+
+/// What a type holds without turning it into an infinity, or clipping it: the scales of blocks are float16.
+float largest_held(DType type) {
+  switch (type) {
+    case DType::F32:
+      return std::numeric_limits<float>::max();
+    case DType::BF16:
+      return 0x1.FEp127F;
+    default:
+      return 65504.0F;
+  }
+}
+
+void check_range(float largest, DType to, std::string_view name) {
+  if (!std::isfinite(largest)) {
+    throw Error(ErrorCode::non_finite, {.where = "tensor " + in_quotes(name),
+                                        .expected = "finite weights",
+                                        .got = "a NaN or an infinity",
+                                        .advice = "the source is damaged, or float16 was too narrow for it"});
+  }
+  if (largest <= largest_held(to)) return;
+  throw Error(ErrorCode::unsupported, {.where = "tensor " + in_quotes(name),
+                                       .expected = fmt::format("at most {} for {}", largest_held(to), to_string(to)),
+                                       .got = fmt::format("a weight of {}", largest),
+                                       .advice = "the source is damaged, or needs a wider type: BF16 or F32"});
+}
+
+/// Copies what keeps its type; float types are looked through on the way.
+void append_as_it_is(TensorWriter& writer, std::string_view name, const Tensor& source) {
+  if (source.dtype() == DType::F32 || source.dtype() == DType::F16 || source.dtype() == DType::BF16) {
+    std::vector<float> floats(static_cast<size_t>(std::min(source.elements(), kTaskElements)));
+    for (int64_t first = 0; first < source.elements(); first += kTaskElements) {
+      const int64_t count = std::min(kTaskElements, source.elements() - first);
+      dequantise(source.dtype(), source.span().data() + bytes_of(source.dtype(), first), count, floats.data());
+      check_range(largest(floats.data(), count), DType::F32, name);
+    }
+  }
+  writer.append(source.span());
 }
 
 std::vector<TensorFacts> facts_of(const GgufHeader& header) {
@@ -64,10 +106,7 @@ std::vector<TensorChoice> QuantiseReport::substitutions() const {
 
 void append_converted(TensorWriter& writer, std::string_view name, const Tensor& source, DType to, ThreadPool& pool) {
   if (source.elements() == 0) return;
-  if (source.dtype() == to) {
-    writer.append(source.span());
-    return;
-  }
+  if (source.dtype() == to) return append_as_it_is(writer, name, source);
   if (!can_quantise(to)) {
     throw_unsupported("tensor " + in_quotes(name), "type " + std::string(to_string(to)), "a type that can be written");
   }
@@ -81,7 +120,7 @@ void append_converted(TensorWriter& writer, std::string_view name, const Tensor&
   std::vector<std::vector<float>> scratch(static_cast<size_t>(pool.threads()));
   for (auto& floats : scratch) floats.resize(static_cast<size_t>(std::min(rows, task_rows) * cols));
   std::vector<std::byte> slice(static_cast<size_t>(slice_rows * row_bytes));
-  std::atomic<bool> finite{true};
+  std::vector<float> most(scratch.size(), 0.0F);  // of each worker
   for (int64_t first = 0; first < rows; first += slice_rows) {
     const int64_t count = std::min(slice_rows, rows - first);
     pool.parallel_for((count + task_rows - 1) / task_rows, [&](int64_t task, int worker) {
@@ -89,15 +128,12 @@ void append_converted(TensorWriter& writer, std::string_view name, const Tensor&
       const int64_t elements = std::min(task_rows, count - begin) * cols;
       float* floats = scratch[static_cast<size_t>(worker)].data();
       dequantise(source.dtype(), bytes + (first + begin) * source_row_bytes, elements, floats);
-      if (!all_finite(floats, elements)) finite = false;
+      float& worst = most[static_cast<size_t>(worker)];
+      const float here = largest(floats, elements);
+      if (!(here <= worst)) worst = here;  // a NaN stays
       quantise(to, floats, elements, slice.data() + begin * row_bytes);
     });
-    if (!finite) {
-      throw Error(ErrorCode::non_finite, {.where = "tensor " + in_quotes(name),
-                                          .expected = "finite weights",
-                                          .got = "a NaN or an infinity",
-                                          .advice = "the source is damaged, or float16 was too narrow for it"});
-    }
+    for (const float worst : most) check_range(worst, to, name);
     writer.append(std::span(slice).first(static_cast<size_t>(count * row_bytes)));
   }
 }
@@ -105,6 +141,7 @@ void append_converted(TensorWriter& writer, std::string_view name, const Tensor&
 QuantiseReport quantise_model(const std::filesystem::path& in, const std::filesystem::path& out, std::string_view type,
                               const QuantiseOptions& options) {
   const QuantisationMix& mix = find_mix(type);
+  refuse_to_replace(out, in);
   const auto file = MappedFile::open(in);
   const GgufHeader header = GgufHeader::parse(file->bytes(), in.string());
   QuantiseReport report;

@@ -164,11 +164,38 @@ TEST(QuantiseModel, AFailureLeavesNothing) {
   EXPECT_EQ(files, 2U);
 }
 
-TEST(QuantiseModel, InPlace) {
+TEST(QuantiseModel, KeepsItsSource) {
   const TempFolder folder;
   const auto path = folder.write("m.gguf", MappedFile::open(kF32Model)->text());
-  quantise_model(path, path, "Q8_0");
-  EXPECT_EQ(ModelFiles::open(path)->find_tensor({"", "output.weight"}).dtype(), DType::Q8_0);
+  expect_error(ErrorCode::invalid_argument, {"m.gguf"}, [&] { quantise_model(path, path, "Q8_0"); });
+  EXPECT_EQ(MappedFile::open(path)->text(), MappedFile::open(kF32Model)->text());
+}
+
+// Finite weights must not come back as infinities, or clipped to what a float16 scale can say.
+TEST(QuantiseModel, RefusesWeightsBeyondTheTargetsRange) {
+  const TempFolder folder;
+  const auto source = folder.path() / "wide.gguf";
+  const auto quantised_with = [&](const char* tensor, float value, const char* type) {
+    GgufWriter writer(source);
+    writer.set_text("general.architecture", "llama");
+    std::vector<float> values(64, 1.0F);
+    values[40] = value;
+    writer.declare(tensor, DType::F32, {2, 32});
+    writer.append(tensor, Tensor::from(values, {2, 32}));
+    writer.finish();
+    quantise_model(source, folder.path() / "out.gguf", type);
+  };
+  const char* matrix = "blk.0.attn_q.weight";
+  const char* norm = "blk.0.attn_norm.weight";
+  for (const char* type : {"F16", "Q8_0", "Q4_0"}) {
+    EXPECT_NO_THROW(quantised_with(matrix, -65504.0F, type)) << type;
+    expect_error(ErrorCode::unsupported, {matrix, "1000000", "65504"}, [&] { quantised_with(matrix, 1e6F, type); });
+  }
+  EXPECT_NO_THROW(quantised_with(matrix, 3.38e38F, "BF16"));
+  expect_error(ErrorCode::unsupported, {matrix, "BF16"}, [&] { quantised_with(matrix, -3.4e38F, "BF16"); });
+  EXPECT_NO_THROW(quantised_with(norm, 3.4e38F, "Q8_0"));  // stays F32
+  expect_error(ErrorCode::non_finite, {norm}, [&] { quantised_with(norm, INFINITY, "Q8_0"); });
+  expect_error(ErrorCode::non_finite, {norm}, [&] { quantised_with(norm, -NAN, "Q8_0"); });
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "formats/output_file.h"
 #include "formats/tensor_writer.h"
 
 namespace slipring {
@@ -18,17 +17,12 @@ class SafetensorsWriter final : public TensorWriter {
  public:
   /// @param metadata texts for "__metadata__"
   explicit SafetensorsWriter(const std::filesystem::path& target, std::map<std::string, std::string> metadata = {})
-      : file_(target), metadata_(std::move(metadata)) {}
+      : TensorWriter(target), metadata_(std::move(metadata)) {}
 
  private:
   bool has_type(DType dtype) const noexcept override { return !is_quantised(dtype); }
-  std::string where() const override { return file_.target().string(); }
   void write_header() override;
-  void begin_tensor() override {}
-  void write_data(std::span<const std::byte> bytes) override { file_.write(bytes); }
-  void commit() override { file_.commit(); }
 
-  OutputFile file_;
   std::map<std::string, std::string> metadata_;
 };
 

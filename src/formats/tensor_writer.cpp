@@ -50,7 +50,7 @@ void TensorWriter::append(std::span<const std::byte> bytes) {
     if (current_ == declared_.size()) throw_misuse(where(), "data after the last tensor", "what was declared");
     if (current_bytes_ == 0) begin_tensor();
     const auto piece = bytes.first(std::min<uint64_t>(bytes.size(), declared_[current_].bytes - current_bytes_));
-    write_data(piece);
+    file_.write(piece);
     current_bytes_ += piece.size();
     bytes = bytes.subspan(piece.size());
     skip_finished();
@@ -73,12 +73,18 @@ void TensorWriter::append(std::string_view name, const Tensor& tensor) {
   }
 }
 
-void TensorWriter::finish() {
+void TensorWriter::complete() {
   start_data();
   if (current_ != declared_.size()) {
     throw_misuse(where(), fmt::format("{} bytes of tensor {}", current_bytes_, in_quotes(declared_[current_].name)),
                  fmt::format("{} bytes", declared_[current_].bytes));
   }
+  end_data();
+  file_.complete();
+}
+
+void TensorWriter::finish() {
+  complete();
   commit();
 }
 

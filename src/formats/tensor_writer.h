@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,13 +12,17 @@
 
 #include <slipring/tensor.h>
 
+#include "formats/output_file.h"
+
 namespace slipring {
 
 /// First every tensor is declared, then the data of all of them is appended in the same order, in pieces of any size,
-/// then finish(). Until finish() returns, no file of the target's name is touched.
+/// then finish(). Until then no file of the target's name is touched.
 /// Threads: one at a time.
 class TensorWriter {
  public:
+  /// @throws as OutputFile
+  explicit TensorWriter(const std::filesystem::path& target) : file_(target) {}
   virtual ~TensorWriter() = default;
 
   /// @throws Error{invalid_argument} for an empty or repeated name, rows that are not whole blocks, a type that the
@@ -29,8 +34,15 @@ class TensorWriter {
   /// append() of a whole tensor.
   /// @throws also Error{mismatch} if it is not the tensor whose turn it is
   void append(std::string_view name, const Tensor& tensor);
-  /// @throws Error{io}; Error{invalid_argument} if data is missing
+  /// complete() and commit().
   void finish();
+  /// Everything but the target's name: for several files that belong together.
+  /// @throws Error{io}; Error{invalid_argument} if data is missing
+  void complete();
+  /// After complete(). @throws Error{io}; the target is then as it was
+  void commit() { file_.commit(); }
+  /// The finished file before commit(): OutputFile::temporary().
+  std::filesystem::path completed() const { return file_.temporary(); }
 
  protected:
   struct Declared {
@@ -42,11 +54,12 @@ class TensorWriter {
   const std::vector<Declared>& declared() const noexcept { return declared_; }
 
   virtual bool has_type(DType dtype) const noexcept = 0;
-  virtual std::string where() const = 0;
+  std::string where() const { return file_.target().string(); }
   virtual void write_header() = 0;
-  virtual void begin_tensor() = 0;  ///< before a tensor's first byte: padding
-  virtual void write_data(std::span<const std::byte> bytes) = 0;
-  virtual void commit() = 0;
+  virtual void begin_tensor() {}  ///< before a tensor's first byte: padding
+  virtual void end_data() {}      ///< after the last byte: padding
+
+  OutputFile file_;
 
  private:
   void start_data();

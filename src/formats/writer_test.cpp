@@ -202,6 +202,43 @@ TEST(BusErrorDeathTest, ManyThreadsThatReadWhatWasCutSayItOnce) {
   for (int i = 0; i < 20; ++i) EXPECT_EXIT(read_what_was_cut(), ::testing::ExitedWithCode(1), "^slipring:[^\n]*\n$");
 }
 
+TEST(TerminationDeathTest, ASignalThatEndsTheProgramLeavesNothingHalfWritten) {
+  const TempFolder folder;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto end_while_writing = [&] {
+      leave_nothing_on_termination();
+      OutputFile half_written(folder.path() / "out");
+      std::raise(signal);
+    };
+    EXPECT_EXIT(end_while_writing(), ::testing::KilledBySignal(signal), "");
+    EXPECT_EQ(files_in(folder), 0U);
+  }
+}
+
+TEST(TerminationDeathTest, AnIgnoredSignalStaysIgnored) {
+  const auto end_while_writing = [] {
+    std::signal(SIGHUP, SIG_IGN);
+    leave_nothing_on_termination();
+    std::raise(SIGHUP);
+    std::exit(3);
+  };
+  EXPECT_EXIT(end_while_writing(), ::testing::ExitedWithCode(3), "");
+}
+
+TEST(OutputFile, RefusesToReplaceTheModelThatIsRead) {
+  const TempFolder folder;
+  const auto model = folder.write("m.gguf", "x");
+  const auto link = folder.path() / "link";
+  std::filesystem::create_symlink(model, link);
+  EXPECT_THROW(refuse_to_replace(model, model), Error);
+  EXPECT_THROW(refuse_to_replace(link, model), Error);
+  EXPECT_THROW(refuse_to_replace(folder.path() / "." / "m.gguf", link), Error);
+  EXPECT_THROW(refuse_to_replace(model, folder.path()), Error);
+  EXPECT_NO_THROW(refuse_to_replace(folder.path() / "new.gguf", model));
+  EXPECT_NO_THROW(refuse_to_replace(folder.path() / "new.gguf", folder.path()));
+  EXPECT_NO_THROW(refuse_to_replace(folder.write("session", "x"), folder.path()));
+}
+
 TEST(OutputFile, AMappedOldFileKeepsItsBytes) {
   const TempFolder folder;
   const auto path = folder.write("out", "old");

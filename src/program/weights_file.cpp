@@ -7,7 +7,6 @@
 #include <slipring/error.h>
 
 #include "formats/safetensors.h"
-#include "formats/safetensors_writer.h"
 #include "kernels/packed_block.h"
 #include "program/block_format.h"
 #include "program/gguf_bytes.h"
@@ -138,18 +137,16 @@ void write_part(SafetensorsWriter& writer, const Job& job) {
 
 }  // namespace
 
-WeightPlaces write_weights(std::span<const Program* const> programs, const std::filesystem::path& folder) {
+WeightPlaces write_weights(std::span<const Program* const> programs, SafetensorsWriter& writer) {
   const std::vector<Job> jobs = collect(programs);
-  const std::filesystem::path target = folder / kWeightsFile;
-  SafetensorsWriter writer(target, {{"format", "slipring"}});
   for (const Job& job : jobs) {
     writer.declare(job.part.name, job.part.dtype, Shape(std::span<const int64_t>(job.part.dims)));
   }
   for (const Job& job : jobs) write_part(writer, job);
-  writer.finish();
+  writer.complete();
 
   WeightPlaces places;
-  const auto file = SafetensorsFile::open(target);
+  const auto file = SafetensorsFile::open(writer.completed());
   for (const Job& job : jobs) {
     const SafetensorsEntry& entry = *file->find(job.part.name);
     places[job.part.name] = {.dtype = job.part.dtype,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 
+#include "formats/safetensors_writer.h"
 #include "kernels/thread_pool.h"
 #include "program/program.h"
 #include "program/weight_parts.h"
@@ -13,9 +14,10 @@ namespace slipring {
 /// Name of the file in a bundle.
 inline constexpr const char* kWeightsFile = "model.safetensors";
 
-/// Writes every weight that the programs use, once, and says where each part lies. Memory: one row at a time.
+/// Writes every weight that the programs use, once, and says where each part lies in a file called kWeightsFile.
+/// Memory: one row at a time. The writer is complete() then, for the caller to commit().
 /// @throws Error{io}; Error{internal} if two programs mean different weights by one name
-WeightPlaces write_weights(std::span<const Program* const> programs, const std::filesystem::path& folder);
+WeightPlaces write_weights(std::span<const Program* const> programs, SafetensorsWriter& writer);
 
 /// Reads a bundle's weights back, for programs that were read from it.
 class WeightsFile {

@@ -33,7 +33,9 @@ TEST_P(BlockTypes, ComeBackFromAFile) {
   Program program;
   program.constants.push_back({.name = "map", .weight = std::shared_ptr<const Linear>(linear)});
   const Program* const programs[] = {&program};
-  write_weights(programs, folder);
+  SafetensorsWriter writer(folder / kWeightsFile);
+  write_weights(programs, writer);
+  writer.commit();
   WeightsFile file(folder, test::pool());
   const auto read = file.linear("map", dtype, 21, 512, true, false);
   for (int64_t row = 0; row < 21; ++row) {
