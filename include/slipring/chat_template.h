@@ -1,6 +1,7 @@
 // From a conversation to the text and tokens that a model expects, by the template in the model's own files.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <ctime>
 #include <memory>
@@ -15,11 +16,12 @@ namespace slipring {
 
 /// A conversation, in the JSON that the Hugging Face templates are written for.
 struct ChatInput {
-  std::string messages = "[]";        ///< JSON array of {"role": ..., "content": ..., ...}
-  std::string tools;                  ///< JSON array of tool descriptions; empty for none
-  std::string variables;              ///< JSON object of further names for the template; empty for none
-  bool add_generation_prompt = true;  ///< end with the opening of the assistant's turn
-  std::optional<std::time_t> now;     ///< what strftime_now() tells; the present time if absent
+  std::string messages = "[]";              ///< JSON array of {"role": ..., "content": ..., ...}
+  std::string tools;                        ///< JSON array of tool descriptions; empty for none
+  std::string variables;                    ///< JSON object of further names for the template; empty for none
+  bool add_generation_prompt = true;        ///< end with the opening of the assistant's turn
+  std::optional<std::time_t> now;           ///< what strftime_now() tells; the present time if absent
+  const std::atomic<bool>* stop = nullptr;  ///< set by another thread, it ends the rendering with Error{cancelled}
 };
 
 /// A parsed chat template: the part of Jinja that published templates use, with trim_blocks and lstrip_blocks, run

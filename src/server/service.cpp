@@ -66,7 +66,8 @@ std::unique_ptr<ReplyStream> Service::chat(const ChatRequest& request) {
                         .tools = request.tools,
                         .variables = request.variables,
                         .add_generation_prompt = true,
-                        .now = {}};
+                        .now = {},
+                        .stop = &stopped_};
   return start(request, true, {template_->encode(input, model_->tokenizer())}, request.tools);
 }
 

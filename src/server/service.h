@@ -1,6 +1,7 @@
 // What the server does for a request, apart from HTTP.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,8 +37,11 @@ class Service {
   /// Layers, and for each running request what its caches hold: what the page draws.
   std::string rings() const;
   SchedulerView view() const { return scheduler_.view(); }
-  /// Lets running requests end, at most `patience`; takes no more.
-  void drain(std::chrono::milliseconds patience) { scheduler_.drain(patience); }
+  /// Lets running requests end, at most `patience`; takes no more. Then a template that still runs is ended.
+  void drain(std::chrono::milliseconds patience) {
+    scheduler_.drain(patience);
+    stopped_ = true;
+  }
 
  private:
   std::unique_ptr<ReplyStream> start(const GenerationFields& fields, bool chat,
@@ -50,6 +54,7 @@ class Service {
   std::string template_problem_;
   ReplyDialect dialect_;
   Scheduler scheduler_;
+  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace slipring::server

@@ -80,7 +80,7 @@ std::string run(const jinja::Block& block, const ChatInput& input, Dict variable
                 std::string_view eos) {
   variables.set("bos_token", Value::string(std::string(bos)));
   variables.set("eos_token", Value::string(std::string(eos)));
-  jinja::Renderer renderer(jinja::RenderLimits(), input.now.value_or(std::time(nullptr)));
+  jinja::Renderer renderer(jinja::RenderLimits(), input.now.value_or(std::time(nullptr)), input.stop);
   return renderer.render(block, variables);
 }
 

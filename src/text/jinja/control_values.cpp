@@ -57,6 +57,9 @@ Value Macro::call(Renderer& renderer, const Arguments& arguments) {
 
 void Macro::bind(Renderer& renderer, const Arguments& arguments, const std::shared_ptr<Scope>& scope) const {
   const auto& parameters = stmt_.parameters;
+  // Each name that is given is looked for among the parameters.
+  renderer.work(16 * arguments.named.size() * parameters.size());
+  renderer.charge(0, (parameters.size() + arguments.named.size()) * kEntryBytes);
   std::vector<Value> rest;
   for (size_t i = 0; i < arguments.positional.size(); ++i) {
     if (i < parameters.size()) {
@@ -81,8 +84,8 @@ void Macro::bind(Renderer& renderer, const Arguments& arguments, const std::shar
                                                       ? renderer.evaluate(*parameter.fallback, scope)
                                                       : Value::undefined(parameter.name));
   }
-  scope->names.try_emplace("varargs", Value::tuple(std::move(rest)));
-  scope->names.try_emplace("kwargs", Value::dict(std::move(named)));
+  scope->names.try_emplace("varargs", renderer.make_tuple(std::move(rest)));
+  scope->names.try_emplace("kwargs", renderer.make_dict(std::move(named)));
   scope->names.try_emplace("caller", Value::undefined("caller"));
 }
 

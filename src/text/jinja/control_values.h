@@ -1,6 +1,7 @@
 // The values that statements bring into being: `loop`, and macros.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,14 +16,12 @@ namespace slipring::jinja {
 // What `loop` is inside a for loop.
 class Loop : public Object {
  public:
-  explicit Loop(const std::vector<Value>& items) : items_(items) {}
+  explicit Loop(const std::vector<Value>& items) : items_(items) {
+    for (const Value& item : items_) depth_ = std::max(depth_, item.depth() + 1);
+  }
   std::string_view type_name() const override { return "loop"; }
   void advance() { ++round_; }
-  int depth() const override {
-    int depth = 0;
-    for (const Value& item : items_) depth = std::max(depth, item.depth());
-    return depth + 1;
-  }
+  int depth() const override { return depth_; }
   std::optional<Value> attribute(std::string_view name) override;
 
  private:
@@ -31,6 +30,7 @@ class Loop : public Object {
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
 
   std::vector<Value> items_;
+  int depth_ = 1;
   int64_t round_ = -1;
   std::optional<std::string> last_changed_;  // as text: a value kept here could hold this loop
   std::shared_ptr<char> alive_ = std::make_shared<char>('\0');

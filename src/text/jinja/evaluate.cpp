@@ -7,12 +7,15 @@
 
 namespace slipring::jinja {
 
-Value Renderer::lookup(const std::string& name, const ScopePtr& scope) const {
+Value Renderer::lookup(const std::string& name, const ScopePtr& scope) {
+  // The name is hashed anew on each level. A level costs less than a step does, so that four of them count as one.
   for (const Scope* level = scope.get(); level != nullptr; level = level->parent.get()) {
+    if (name.size() > 64) work(name.size());
+    if (++levels_searched_ % 4 == 0) work(0);
     const auto place = level->names.find(name);
     if (place != level->names.end()) return place->second;
   }
-  return Value::undefined(name);
+  return make_undefined(name);
 }
 
 Arguments Renderer::arguments(const Expr& expr, const ScopePtr& scope) {
@@ -29,7 +32,7 @@ Value Renderer::call(const Expr& expr, const ScopePtr& scope, const Value* calle
   if (caller != nullptr) given.named.emplace_back("caller", *caller);
   const std::string where = std::string(kTemplate) + " line " + std::to_string(expr.line);
   if (callee.is_undefined())
-    refuse(where, "something that can be called", "'" + callee.undefined_name() + "', which is undefined");
+    refuse(where, "something that can be called", "'" + std::string(callee.undefined_name()) + "', which is undefined");
   if (!callee.is_object() || !callee.object().callable()) {
     refuse(where, "something that can be called", std::string(callee.type_name()));
   }
@@ -50,18 +53,17 @@ Value Renderer::evaluate(const Expr& expr, const ScopePtr& scope) {
       items.reserve(expr.parts.size());
       for (const auto& part : expr.parts) items.push_back(evaluate(*part, scope));
       if (expr.kind == Expr::Kind::list) return make_list(std::move(items));
-      charge(items.size() * sizeof(Value));
-      return Value::tuple(std::move(items));
+      return make_tuple(std::move(items));
     }
     case Expr::Kind::dict: {
       Dict dict;
       for (size_t i = 0; i < expr.parts.size(); i += 2) {
         const Value key = evaluate(*expr.parts[i], scope);
         if (!key.is_string()) refuse(kTemplate, "strings as the keys of a dictionary", std::string(key.type_name()));
+        charge(2 * key.text().size(), kEntryBytes);
         dict.set(key.text(), evaluate(*expr.parts[i + 1], scope));
       }
-      charge(dict.entries.size() * sizeof(Value));
-      return Value::dict(std::move(dict));
+      return make_dict(std::move(dict));
     }
     case Expr::Kind::attribute:
       return get_attribute(*this, evaluate(*expr.parts[0], scope), expr.text);
@@ -107,9 +109,13 @@ Value Renderer::binary(const Expr& expr, const ScopePtr& scope) {
   if (left.is_number() && right.is_number()) return arithmetic(expr.text, left, right);
   if (expr.text == "+" && left.is_string() && right.is_string()) return make_string(left.text() + right.text());
   if (expr.text == "+" && left.is_list() && right.is_list() && left.items().tuple == right.items().tuple) {
-    std::vector<Value> items = left.items().items;
-    charge((items.size() + right.items().items.size()) * sizeof(Value));
-    items.insert(items.end(), right.items().items.begin(), right.items().items.end());
+    const std::vector<Value>& front = left.items().items;
+    const std::vector<Value>& back = right.items().items;
+    charge((front.size() + back.size()) * sizeof(Value), kListBytes);
+    std::vector<Value> items;
+    items.reserve(front.size() + back.size());
+    items.insert(items.end(), front.begin(), front.end());
+    items.insert(items.end(), back.begin(), back.end());
     return left.items().tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
   }
   if (expr.text == "*" && (left.is_string() || right.is_string()) && (left.is_integer() || right.is_integer())) {
@@ -121,7 +127,7 @@ Value Renderer::binary(const Expr& expr, const ScopePtr& scope) {
     return make_string(std::move(out));
   }
   const auto describe = [](const Value& value) {
-    return value.is_undefined() ? "'" + value.undefined_name() + "', which is undefined"
+    return value.is_undefined() ? "'" + std::string(value.undefined_name()) + "', which is undefined"
                                 : std::string(value.type_name());
   };
   refuse(std::string(kTemplate) + " line " + std::to_string(expr.line), "operands that fit '" + expr.text + "'",
@@ -133,18 +139,17 @@ Value Renderer::comparison(const Expr& expr, const ScopePtr& scope) {
   for (size_t i = 0; i < expr.operators.size(); ++i) {
     const Value right = evaluate(*expr.parts[i + 1], scope);
     const std::string& op = expr.operators[i];
-    if (right.is_string()) charge(right.text().size() / 8);
     bool holds = false;
     if (op == "==" || op == "!=") {
-      holds = equal(left, right) == (op == "==");
+      holds = equal(*this, left, right) == (op == "==");
     } else if (op == "in" || op == "not in") {
-      holds = contains(right, left) == (op == "in");
+      holds = contains(*this, right, left) == (op == "in");
     } else if (op == "<") {
-      holds = less(left, right);
+      holds = less(*this, left, right);
     } else if (op == ">") {
-      holds = less(right, left);
+      holds = less(*this, right, left);
     } else {
-      holds = op == "<=" ? less(left, right) || equal(left, right) : less(right, left) || equal(left, right);
+      holds = (op == "<=" ? less(*this, left, right) : less(*this, right, left)) || equal(*this, left, right);
     }
     if (!holds) return Value::boolean(false);
     left = right;
@@ -168,12 +173,9 @@ Value Renderer::slice(const Expr& expr, const ScopePtr& scope) {
     refuse(kTemplate, "a string or list to slice", std::string(object.type_name()));
   const int64_t step = bounds[2].value_or(1);
   if (step == 0) refuse(kTemplate, "a slice step other than 0", "0");
-  std::vector<std::string> letters;
-  if (object.is_string()) {
-    charge(object.text().size());
-    letters = characters(object.text());
-  }
-  const auto size = static_cast<int64_t>(object.is_string() ? letters.size() : object.items().items.size());
+  std::optional<Letters> letters;
+  if (object.is_string()) letters.emplace(*this, object.text());
+  const auto size = static_cast<int64_t>(letters ? letters->size() : object.items().items.size());
   // Python's rules: negative bounds count from the end, all bounds are clamped.
   const auto clamp = [size, step](int64_t bound) {
     const int64_t low = step < 0 ? -1 : 0;
@@ -186,17 +188,15 @@ Value Renderer::slice(const Expr& expr, const ScopePtr& scope) {
   std::string text;
   std::vector<Value> items;
   for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    if (object.is_string()) {
-      text += letters[static_cast<size_t>(i)];
+    if (letters) {
+      text += (*letters)[static_cast<size_t>(i)];
     } else {
       items.push_back(object.items().items[static_cast<size_t>(i)]);
     }
     if (__builtin_add_overflow(i, step, &i)) break;
   }
   if (object.is_string()) return make_string(std::move(text));
-  if (!object.items().tuple) return make_list(std::move(items));
-  charge(items.size() * sizeof(Value));
-  return Value::tuple(std::move(items));
+  return object.items().tuple ? make_tuple(std::move(items)) : make_list(std::move(items));
 }
 
 }  // namespace slipring::jinja

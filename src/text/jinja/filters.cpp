@@ -39,8 +39,9 @@ Arguments tail(const Arguments& arguments, size_t count) {
   return rest;
 }
 
-Value filter_length(Renderer&, const Value& input, const Arguments&) {
+Value filter_length(Renderer& renderer, const Value& input, const Arguments&) {
   if (input.is_undefined()) return Value::integer(0);
+  if (input.is_string()) renderer.work(input.text().size());
   if (input.is_string()) return Value::integer(static_cast<int64_t>(count_characters(input.text())));
   if (input.is_list()) return Value::integer(static_cast<int64_t>(input.items().items.size()));
   if (input.is_dict()) return Value::integer(static_cast<int64_t>(input.entries().entries.size()));
@@ -48,11 +49,11 @@ Value filter_length(Renderer&, const Value& input, const Arguments&) {
 }
 Value filter_first(Renderer& renderer, const Value& input, const Arguments&) {
   const auto items = iterate(renderer, input);
-  return items.empty() ? Value::undefined("the first item of nothing") : items.front();
+  return items.empty() ? renderer.make_undefined("the first item of nothing") : items.front();
 }
 Value filter_last(Renderer& renderer, const Value& input, const Arguments&) {
   const auto items = iterate(renderer, input);
-  return items.empty() ? Value::undefined("the last item of nothing") : items.back();
+  return items.empty() ? renderer.make_undefined("the last item of nothing") : items.back();
 }
 Value filter_list(Renderer& renderer, const Value& input, const Arguments&) {
   return renderer.make_list(iterate(renderer, input));
@@ -79,28 +80,29 @@ Value filter_join(Renderer& renderer, const Value& input, const Arguments& argum
   }
   return renderer.make_string(std::move(out));
 }
-Value filter_default(Renderer&, const Value& input, const Arguments& arguments) {
+Value filter_default(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const bool any_false = flag_argument(arguments, 1, "boolean", false);
   if (!input.is_undefined() && (!any_false || input.truthy())) return input;
   const Value* fallback = arguments.find(0, "default_value");
-  return fallback != nullptr ? *fallback : Value::string("");
+  return fallback != nullptr ? *fallback : renderer.make_string("");
 }
 Value filter_items(Renderer& renderer, const Value& input, const Arguments&) {
-  if (input.is_undefined()) return Value::list({});
+  if (input.is_undefined()) return renderer.make_list({});
   if (!input.is_dict()) refuse("items", "a dictionary", std::string(input.type_name()));
   std::vector<Value> items;
-  for (const auto& [key, value] : input.entries().entries) items.push_back(Value::tuple({Value::string(key), value}));
+  for (const auto& [key, value] : input.entries().entries)
+    items.push_back(renderer.make_tuple({renderer.make_string(key), value}));
   return renderer.make_list(std::move(items));
 }
 
 // The value that sorting and comparing look at: strings without case unless asked otherwise.
-Value sort_key(const Value& value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? Value::string(ascii_case(value.text(), false)) : value;
+Value sort_key(Renderer& renderer, const Value& value, bool case_sensitive) {
+  return value.is_string() && !case_sensitive ? renderer.make_string(ascii_case(value.text(), false)) : value;
 }
-void sort_by_key(std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
+void sort_by_key(Renderer& renderer, std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
   // less() throws where values have no order, before anything is moved twice.
-  std::stable_sort(keyed.begin(), keyed.end(), [reverse](const auto& a, const auto& b) {
-    return reverse ? less(b.first, a.first) : less(a.first, b.first);
+  std::stable_sort(keyed.begin(), keyed.end(), [&renderer, reverse](const auto& a, const auto& b) {
+    return reverse ? less(renderer, b.first, a.first) : less(renderer, a.first, b.first);
   });
 }
 Value values_of(Renderer& renderer, std::vector<std::pair<Value, Value>> keyed) {
@@ -115,10 +117,10 @@ Value filter_dictsort(Renderer& renderer, const Value& input, const Arguments& a
   const bool by_value = text_argument(arguments, 1, "by", "key") == "value";
   std::vector<std::pair<Value, Value>> keyed;
   for (const auto& [key, value] : input.entries().entries) {
-    keyed.emplace_back(sort_key(by_value ? value : Value::string(key), case_sensitive),
-                       Value::tuple({Value::string(key), value}));
+    const Value name = renderer.make_string(key);
+    keyed.emplace_back(sort_key(renderer, by_value ? value : name, case_sensitive), renderer.make_tuple({name, value}));
   }
-  sort_by_key(keyed, flag_argument(arguments, 2, "reverse", false));
+  sort_by_key(renderer, keyed, flag_argument(arguments, 2, "reverse", false));
   return values_of(renderer, std::move(keyed));
 }
 Value filter_sort(Renderer& renderer, const Value& input, const Arguments& arguments) {
@@ -127,9 +129,9 @@ Value filter_sort(Renderer& renderer, const Value& input, const Arguments& argum
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : iterate(renderer, input)) {
     const Value key = attribute != nullptr && !attribute->is_none() ? dig(renderer, item, *attribute) : item;
-    keyed.emplace_back(sort_key(key, case_sensitive), std::move(item));
+    keyed.emplace_back(sort_key(renderer, key, case_sensitive), std::move(item));
   }
-  sort_by_key(keyed, flag_argument(arguments, 0, "reverse", false));
+  sort_by_key(renderer, keyed, flag_argument(arguments, 0, "reverse", false));
   return values_of(renderer, std::move(keyed));
 }
 Value filter_unique(Renderer& renderer, const Value& input, const Arguments& arguments) {
@@ -138,10 +140,11 @@ Value filter_unique(Renderer& renderer, const Value& input, const Arguments& arg
   std::vector<Value> seen;
   std::vector<Value> items;
   for (const Value& item : iterate(renderer, input)) {
-    const Value key = sort_key(attribute != nullptr && !attribute->is_none() ? dig(renderer, item, *attribute) : item,
-                               case_sensitive);
-    renderer.charge(seen.size());
-    if (std::any_of(seen.begin(), seen.end(), [&key](const Value& other) { return equal(other, key); })) continue;
+    const Value key =
+        sort_key(renderer, attribute != nullptr && !attribute->is_none() ? dig(renderer, item, *attribute) : item,
+                 case_sensitive);
+    const auto same = [&renderer, &key](const Value& other) { return equal(renderer, other, key); };
+    if (std::any_of(seen.begin(), seen.end(), same)) continue;
     seen.push_back(key);
     items.push_back(item);
   }
@@ -151,12 +154,13 @@ template <bool kLargest>
 Value filter_extreme(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const bool case_sensitive = flag_argument(arguments, 0, "case_sensitive", false);
   const Value* attribute = arguments.find(1, "attribute");
-  Value best = Value::undefined("the extreme of nothing");
+  Value best = renderer.make_undefined("the extreme of nothing");
   Value best_key;
   for (const Value& item : iterate(renderer, input)) {
-    const Value key = sort_key(attribute != nullptr && !attribute->is_none() ? dig(renderer, item, *attribute) : item,
-                               case_sensitive);
-    if (best.is_undefined() || (kLargest ? less(best_key, key) : less(key, best_key))) {
+    const Value key =
+        sort_key(renderer, attribute != nullptr && !attribute->is_none() ? dig(renderer, item, *attribute) : item,
+                 case_sensitive);
+    if (best.is_undefined() || (kLargest ? less(renderer, best_key, key) : less(renderer, key, best_key))) {
       best = item;
       best_key = key;
     }
@@ -199,6 +203,7 @@ Value filter_batch(Renderer& renderer, const Value& input, const Arguments& argu
 Value filter_map(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const Value* attribute = arguments.find(99, "attribute");
   const Value* fallback = arguments.find(99, "default");
+  const Arguments rest = tail(arguments, 1);
   std::vector<Value> items;
   for (const Value& item : iterate(renderer, input)) {
     if (attribute != nullptr) {
@@ -206,7 +211,7 @@ Value filter_map(Renderer& renderer, const Value& input, const Arguments& argume
       items.push_back(value.is_undefined() && fallback != nullptr ? *fallback : std::move(value));
     } else {
       if (arguments.positional.empty()) refuse("map", "a filter or an attribute", "nothing");
-      items.push_back(apply_filter(renderer, need_text("map", arguments.positional[0]), item, tail(arguments, 1)));
+      items.push_back(apply_filter(renderer, need_text("map", arguments.positional[0]), item, rest));
     }
   }
   return renderer.make_list(std::move(items));
@@ -216,13 +221,13 @@ template <bool kAttribute, bool kKeep>
 Value filter_select(Renderer& renderer, const Value& input, const Arguments& arguments) {
   constexpr size_t kTest = kAttribute ? 1 : 0;
   if (kAttribute && arguments.positional.empty()) refuse("selectattr", "an attribute", "nothing");
+  const Arguments rest = tail(arguments, kTest + 1);
   std::vector<Value> items;
   for (const Value& item : iterate(renderer, input)) {
     renderer.charge(0);
     const Value subject = kAttribute ? dig(renderer, item, arguments.positional[0]) : item;
     const bool holds = arguments.positional.size() > kTest
-                           ? apply_test(renderer, need_text("select", arguments.positional[kTest]), subject,
-                                        tail(arguments, kTest + 1))
+                           ? apply_test(renderer, need_text("select", arguments.positional[kTest]), subject, rest)
                            : subject.truthy();
     if (holds == kKeep) items.push_back(item);
   }

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/text_search.h"
 #include "text/jinja/utf8.h"
 
 namespace slipring::jinja {
@@ -39,10 +40,10 @@ class Joiner : public Object {
   explicit Joiner(std::string separator) : separator_(std::move(separator)) {}
   std::string_view type_name() const override { return "joiner"; }
   bool callable() const override { return true; }
-  Value call(Renderer&, const Arguments&) override {
+  Value call(Renderer& renderer, const Arguments&) override {
     const bool first = !used_;
     used_ = true;
-    return Value::string(first ? "" : separator_);
+    return renderer.make_string(first ? "" : separator_);
   }
 
  private:
@@ -53,8 +54,10 @@ class Joiner : public Object {
 Value make_namespace(Renderer& renderer, const Arguments& arguments) {
   auto object = std::make_shared<Namespace>();
   if (!arguments.positional.empty() && arguments.positional[0].is_dict()) {
+    renderer.charge_entries(arguments.positional[0].entries());
     for (const auto& [name, value] : arguments.positional[0].entries().entries) object->values.set(name, value);
   }
+  renderer.charge(0, arguments.named.size() * kEntryBytes);
   for (const auto& [name, value] : arguments.named) object->values.set(name, value);
   // All namespaces live as long as the rendering: their price keeps them few.
   renderer.charge(4096);
@@ -64,10 +67,13 @@ Value make_namespace(Renderer& renderer, const Arguments& arguments) {
 
 Value make_dict(Renderer& renderer, const Arguments& arguments) {
   Dict dict;
-  if (!arguments.positional.empty() && arguments.positional[0].is_dict()) dict = arguments.positional[0].entries();
+  if (!arguments.positional.empty() && arguments.positional[0].is_dict()) {
+    renderer.charge_entries(arguments.positional[0].entries());
+    dict = arguments.positional[0].entries();
+  }
+  renderer.charge(0, arguments.named.size() * kEntryBytes);
   for (const auto& [name, value] : arguments.named) dict.set(name, value);
-  renderer.charge(dict.entries.size() * sizeof(Value));
-  return Value::dict(std::move(dict));
+  return renderer.make_dict(std::move(dict));
 }
 
 Value make_range(Renderer& renderer, const Arguments& arguments) {
@@ -105,8 +111,10 @@ Value strftime_now(Renderer& renderer, const Arguments& arguments) {
   return renderer.make_string(size > 0 ? std::string(buffer.data() + 1, size - 1) : "");
 }
 
-Value make_joiner(Renderer&, const Arguments& arguments) {
-  return Value::object(std::make_shared<Joiner>(text_argument(arguments, 0, "sep", ", ")));
+Value make_joiner(Renderer& renderer, const Arguments& arguments) {
+  std::string separator = text_argument(arguments, 0, "sep", ", ");
+  renderer.charge(separator.size(), kObjectBytes);
+  return Value::object(std::make_shared<Joiner>(std::move(separator)));
 }
 
 }  // namespace
@@ -123,78 +131,96 @@ void add_functions(Scope& scope) {
   add("joiner", make_joiner);
 }
 
-void set_namespace_attribute(const Value& object, const std::string& name, const Value& value) {
+void set_namespace_attribute(Renderer& renderer, const Value& object, const std::string& name, const Value& value) {
   auto* target = object.is_object() ? dynamic_cast<Namespace*>(&object.object()) : nullptr;
   if (target == nullptr) {
     refuse("chat template", "a namespace to set the attribute '" + name + "' on", std::string(object.type_name()));
   }
+  renderer.work(name.size());
+  const size_t before = target->values.entries.size();
   target->values.set(name, value);
+  if (target->values.entries.size() > before) renderer.charge(2 * name.size(), kEntryBytes);
 }
 
 Value get_attribute(Renderer& renderer, const Value& object, const std::string& name) {
   if (object.is_undefined()) {
     refuse("chat template", "a value with the attribute '" + name + "'",
-           "'" + object.undefined_name() + "', which is undefined");
+           "'" + std::string(object.undefined_name()) + "', which is undefined");
   }
   if (object.is_object()) {
+    renderer.work(name.size());
     auto value = object.object().attribute(name);
-    return value ? *value : Value::undefined(name);
+    // A method of the loop, made for this place.
+    if (value && value->is_object()) renderer.charge(0, kObjectBytes);
+    return value ? *value : renderer.make_undefined(name);
   }
-  const Value method = find_method(object, name);
-  if (!method.is_undefined()) return method;
-  return object.is_dict() ? get_item(renderer, object, Value::string(name)) : Value::undefined(name);
+  if (auto method = find_method(renderer, object, name)) return *method;
+  if (!object.is_dict()) return renderer.make_undefined(name);
+  renderer.work(name.size());
+  const Value* value = object.entries().find(name);
+  return value != nullptr ? *value : renderer.make_undefined(name);
 }
 
 Value get_item(Renderer& renderer, const Value& object, const Value& key) {
   if (object.is_undefined()) {
-    refuse("chat template", "a value to take an item from", "'" + object.undefined_name() + "', which is undefined");
+    refuse("chat template", "a value to take an item from",
+           "'" + std::string(object.undefined_name()) + "', which is undefined");
   }
+  if (key.is_string()) renderer.work(key.text().size());
   if (object.is_dict() && key.is_string()) {
     const Value* value = object.entries().find(key.text());
     if (value != nullptr) return *value;
   } else if ((object.is_list() || object.is_string()) && (key.is_integer() || key.is_boolean())) {
-    renderer.charge(object.is_string() ? object.text().size() : 0);
-    const auto letters = object.is_string() ? characters(object.text()) : std::vector<std::string>();
-    const auto size = static_cast<int64_t>(object.is_string() ? letters.size() : object.items().items.size());
+    std::optional<Letters> letters;
+    if (object.is_string()) letters.emplace(renderer, object.text());
+    const auto size = static_cast<int64_t>(letters ? letters->size() : object.items().items.size());
     int64_t index = key.as_integer();
     if (index < 0) index += size;
-    if (index < 0 || index >= size) return Value::undefined("item " + std::to_string(key.as_integer()));
-    return object.is_string() ? Value::string(letters[static_cast<size_t>(index)])
-                              : object.items().items[static_cast<size_t>(index)];
+    if (index < 0 || index >= size) return renderer.make_undefined("item " + std::to_string(key.as_integer()));
+    return letters ? renderer.make_string(std::string((*letters)[static_cast<size_t>(index)]))
+                   : object.items().items[static_cast<size_t>(index)];
   } else if (object.is_object() && key.is_string()) {
     auto value = object.object().attribute(key.text());
     if (value) return *value;
   }
-  if (!key.is_string()) return Value::undefined(std::string(key.type_name()) + " item");
-  const Value method = object.is_object() ? Value() : find_method(object, key.text());
-  return method.is_undefined() ? Value::undefined(key.text()) : method;
+  if (!key.is_string()) return renderer.make_undefined(std::string(key.type_name()) + " item");
+  if (auto method = find_method(renderer, object, key.text())) return *method;
+  return renderer.make_undefined(key.text());
 }
 
 std::vector<Value> iterate(Renderer& renderer, const Value& value) {
   std::vector<Value> items;
   if (value.is_list()) {
+    renderer.charge(value.items().items.size() * sizeof(Value));
     items = value.items().items;
   } else if (value.is_dict()) {
-    for (const auto& entry : value.entries().entries) items.push_back(Value::string(entry.first));
+    for (const auto& entry : value.entries().entries) renderer.add_string(items, entry.first);
   } else if (value.is_string()) {
-    renderer.charge(value.text().size() * sizeof(Value));
-    for (std::string& letter : characters(value.text())) items.push_back(Value::string(std::move(letter)));
+    const std::string_view text = value.text();
+    renderer.charge(text.size() * sizeof(Value));
+    for (size_t end = 0; end < text.size();) {
+      const size_t begin = end;
+      next_code_point(text, end);
+      renderer.add_string(items, text.substr(begin, end - begin));
+    }
   } else if (!value.is_undefined()) {
     refuse("chat template", "something to go through", std::string(value.type_name()));
   }
-  renderer.charge(items.size() * sizeof(Value));
   return items;
 }
 
-bool contains(const Value& container, const Value& item) {
+bool contains(Renderer& renderer, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) refuse("chat template", "a string to look for in a string", std::string(item.type_name()));
-    return container.text().find(item.text()) != std::string::npos;
+    return find_text(renderer, container.text(), item.text()) != std::string::npos;
   }
-  if (container.is_dict()) return item.is_string() && container.entries().find(item.text()) != nullptr;
+  if (container.is_dict()) {
+    if (item.is_string()) renderer.work(item.text().size());
+    return item.is_string() && container.entries().find(item.text()) != nullptr;
+  }
   if (container.is_list()) {
     for (const Value& candidate : container.items().items) {
-      if (equal(candidate, item)) return true;
+      if (equal(renderer, candidate, item)) return true;
     }
     return false;
   }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/text_search.h"
 #include "text/jinja/utf8.h"
 
 namespace slipring::jinja {
@@ -17,7 +18,11 @@ class BoundMethod : public Object {
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
   int depth() const override { return self_.depth() + 1; }
-  Value call(Renderer& renderer, const Arguments& arguments) override { return method_(renderer, self_, arguments); }
+  Value call(Renderer& renderer, const Arguments& arguments) override {
+    // Most methods of a string look at all of it.
+    if (self_.is_string()) renderer.work(self_.text().size());
+    return method_(renderer, self_, arguments);
+  }
 
  private:
   Value self_;
@@ -29,57 +34,48 @@ template <bool kLeft, bool kRight>
 Value strip_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const Value* wanted = arguments.find(0, "chars");
   const bool given = wanted != nullptr && wanted->is_string();
-  return renderer.make_string(strip(self.text(), given ? &wanted->text() : nullptr, kLeft, kRight));
+  return renderer.make_string(strip(renderer, self.text(), given ? &wanted->text() : nullptr, kLeft, kRight));
 }
 
-Value list_of(Renderer& renderer, std::vector<std::string> pieces) {
-  std::vector<Value> items;
-  items.reserve(pieces.size());
-  for (std::string& piece : pieces) items.push_back(renderer.make_string(std::move(piece)));
-  return renderer.make_list(std::move(items));
-}
-
-std::vector<std::string> split_on(const std::string& text, const std::string& separator, int64_t limit,
-                                  bool from_right) {
+// Matches come in the order that the limit counts them in: from the left, or from the right.
+std::vector<Value> split_on(Renderer& renderer, std::string_view text, const std::string& separator, int64_t limit,
+                            bool from_right) {
   if (separator.empty()) refuse("split", "a separator that is not empty", "\"\"");
-  std::vector<std::string> pieces;
-  if (!from_right) {
-    size_t at = 0;
-    for (size_t hit = text.find(separator); hit != std::string::npos; hit = text.find(separator, at)) {
-      if (limit >= 0 && static_cast<int64_t>(pieces.size()) >= limit) break;
-      pieces.push_back(text.substr(at, hit - at));
-      at = hit + separator.size();
-    }
-    pieces.push_back(text.substr(at));
-    return pieces;
-  }
+  std::vector<Value> pieces;
+  size_t begin = 0;
   size_t end = text.size();
-  while (end >= separator.size() && (limit < 0 || static_cast<int64_t>(pieces.size()) < limit)) {
-    const size_t hit = text.rfind(separator, end - separator.size());
+  TextSearch search(renderer, text, separator, from_right);
+  for (int64_t cuts = 0; limit < 0 || cuts < limit; ++cuts) {
+    const size_t hit = search.next();
     if (hit == std::string::npos) break;
-    pieces.push_back(text.substr(hit + separator.size(), end - hit - separator.size()));
-    end = hit;
+    const size_t behind = hit + separator.size();
+    renderer.add_string(pieces, from_right ? text.substr(behind, end - behind) : text.substr(begin, hit - begin));
+    if (from_right) {
+      end = hit;
+    } else {
+      begin = behind;
+    }
   }
-  pieces.push_back(text.substr(0, end));
-  std::reverse(pieces.begin(), pieces.end());
+  renderer.add_string(pieces, text.substr(begin, end - begin));
+  if (from_right) std::reverse(pieces.begin(), pieces.end());
   return pieces;
 }
 
-std::vector<std::string> split_blank(const std::string& text, int64_t limit) {
-  std::vector<std::string> pieces;
+std::vector<Value> split_blank(Renderer& renderer, std::string_view text, int64_t limit) {
+  std::vector<Value> pieces;
   size_t at = 0;
   while (true) {
     size_t after = at;
     while (after < text.size() && is_space(next_code_point(text, after))) at = after;
     if (at >= text.size()) return pieces;
     if (limit >= 0 && static_cast<int64_t>(pieces.size()) >= limit) {
-      pieces.push_back(text.substr(at));
+      renderer.add_string(pieces, text.substr(at));
       return pieces;
     }
     const size_t start = at;
     after = at;
     while (after < text.size() && !is_space(next_code_point(text, after))) at = after;
-    pieces.push_back(text.substr(start, at - start));
+    renderer.add_string(pieces, text.substr(start, at - start));
   }
 }
 
@@ -89,38 +85,36 @@ Value split_method(Renderer& renderer, const Value& self, const Arguments& argum
   const int64_t limit = integer_argument(arguments, 1, "maxsplit", -1);
   if (separator == nullptr || separator->is_none()) {
     if (kFromRight && limit >= 0) refuse("rsplit", "a separator where a limit is given", "none");
-    return list_of(renderer, split_blank(self.text(), limit));
+    return renderer.make_list(split_blank(renderer, self.text(), limit));
   }
-  return list_of(renderer, split_on(self.text(), text_argument(arguments, 0, "sep", ""), limit, kFromRight));
+  const std::string between = text_argument(arguments, 0, "sep", "");
+  return renderer.make_list(split_on(renderer, self.text(), between, limit, kFromRight));
 }
 
 Value splitlines_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const bool keep = flag_argument(arguments, 0, "keepends", false);
-  std::vector<std::string> lines;
-  std::string line;
-  const std::string& text = self.text();
+  std::vector<Value> lines;
+  const std::string_view text = self.text();
+  size_t begin = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\n' && text[i] != '\r') {
-      line += text[i];
-      continue;
-    }
-    const bool pair = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
-    if (keep) line += pair ? "\r\n" : std::string(1, text[i]);
-    if (pair) ++i;
-    lines.push_back(std::move(line));
-    line.clear();
+    if (text[i] != '\n' && text[i] != '\r') continue;
+    const size_t end = i;
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') ++i;
+    renderer.add_string(lines, text.substr(begin, (keep ? i + 1 : end) - begin));
+    begin = i + 1;
   }
-  if (!line.empty()) lines.push_back(std::move(line));
-  return list_of(renderer, std::move(lines));
+  if (begin < text.size()) renderer.add_string(lines, text.substr(begin));
+  return renderer.make_list(std::move(lines));
 }
 
 template <bool kStart>
-Value affix_method(Renderer&, const Value& self, const Arguments& arguments) {
+Value affix_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const Value* wanted = arguments.find(0, "prefix");
-  const auto matches = [&self](const Value& affix) {
+  const auto matches = [&self, &renderer](const Value& affix) {
     if (!affix.is_string()) refuse("startswith or endswith", "strings", std::string(affix.type_name()));
     const std::string& text = self.text();
     const std::string& part = affix.text();
+    renderer.work(part.size());
     return part.size() <= text.size() && text.compare(kStart ? 0 : text.size() - part.size(), part.size(), part) == 0;
   };
   if (wanted == nullptr) refuse("startswith or endswith", "a string", "nothing");
@@ -139,28 +133,28 @@ Value remove_affix_method(Renderer& renderer, const Value& self, const Arguments
 }
 
 Value replace_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
-  return Value::string(replace_all(renderer, self.text(), text_argument(arguments, 0, "old", ""),
-                                   text_argument(arguments, 1, "new", ""),
-                                   integer_argument(arguments, 2, "count", -1)));
+  return renderer.make_string(replace_all(renderer, self.text(), text_argument(arguments, 0, "old", ""),
+                                          text_argument(arguments, 1, "new", ""),
+                                          integer_argument(arguments, 2, "count", -1)));
 }
 
 template <bool kRight, bool kThrows>
-Value find_text_method(Renderer&, const Value& self, const Arguments& arguments) {
+Value find_text_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const std::string part = text_argument(arguments, 0, "sub", "");
-  const size_t hit = kRight ? self.text().rfind(part) : self.text().find(part);
+  const size_t hit = find_text(renderer, self.text(), part, kRight);
   if (hit == std::string::npos) {
     if (kThrows) refuse("index", "a string that is there", "\"" + part + "\"");
     return Value::integer(-1);
   }
-  return Value::integer(static_cast<int64_t>(count_characters(self.text().substr(0, hit))));
+  return Value::integer(static_cast<int64_t>(count_characters(std::string_view(self.text()).substr(0, hit))));
 }
 
-Value count_text_method(Renderer&, const Value& self, const Arguments& arguments) {
+Value count_text_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const std::string part = text_argument(arguments, 0, "sub", "");
   if (part.empty()) return Value::integer(static_cast<int64_t>(count_characters(self.text())) + 1);
   int64_t count = 0;
-  for (size_t at = self.text().find(part); at != std::string::npos; at = self.text().find(part, at + part.size()))
-    ++count;
+  TextSearch search(renderer, self.text(), part);
+  while (search.next() != std::string::npos) ++count;
   return Value::integer(count);
 }
 
@@ -168,11 +162,13 @@ template <bool kRight>
 Value partition_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const std::string separator = text_argument(arguments, 0, "sep", "");
   if (separator.empty()) refuse("partition", "a separator that is not empty", "\"\"");
-  const size_t hit = kRight ? self.text().rfind(separator) : self.text().find(separator);
-  const Value empty = Value::string("");
-  if (hit == std::string::npos) return kRight ? Value::tuple({empty, empty, self}) : Value::tuple({self, empty, empty});
-  return Value::tuple({renderer.make_string(self.text().substr(0, hit)), Value::string(separator),
-                       renderer.make_string(self.text().substr(hit + separator.size()))});
+  const size_t hit = find_text(renderer, self.text(), separator, kRight);
+  if (hit == std::string::npos) {
+    const Value empty = renderer.make_string("");
+    return kRight ? renderer.make_tuple({empty, empty, self}) : renderer.make_tuple({self, empty, empty});
+  }
+  return renderer.make_tuple({renderer.make_string(self.text().substr(0, hit)), renderer.make_string(separator),
+                              renderer.make_string(self.text().substr(hit + separator.size()))});
 }
 
 Value join_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
@@ -194,8 +190,9 @@ Value justify_method(Renderer& renderer, const Value& self, const Arguments& arg
   const std::string fill = text_argument(arguments, 1, "fillchar", " ");
   const auto size = static_cast<int64_t>(count_characters(self.text()));
   if (width <= size) return self;
-  if (width > static_cast<int64_t>(renderer.limits().output_bytes / 4))
-    renderer.charge(renderer.limits().output_bytes + 1);
+  if (count_characters(fill) != 1) refuse("ljust, rjust or center", "one character to fill with", "another string");
+  const size_t most = renderer.limits().output_bytes;
+  if (width > static_cast<int64_t>(most / 4)) renderer.charge(most + 1);
   const int64_t room = width - size;
   const int64_t before = kLeft && kRight ? room / 2 + (room & width & 1) : kRight ? room : 0;
   std::string out;
@@ -228,12 +225,15 @@ template <int kWhat>
 Value entries_method(Renderer& renderer, const Value& self, const Arguments&) {
   std::vector<Value> items;
   for (const auto& [key, value] : self.entries().entries) {
-    items.push_back(kWhat == 0 ? Value::tuple({Value::string(key), value}) : kWhat == 1 ? Value::string(key) : value);
+    items.push_back(kWhat == 0   ? renderer.make_tuple({renderer.make_string(key), value})
+                    : kWhat == 1 ? renderer.make_string(key)
+                                 : value);
   }
   return renderer.make_list(std::move(items));
 }
-Value get_method(Renderer&, const Value& self, const Arguments& arguments) {
+Value get_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const Value* key = arguments.find(0, "key");
+  if (key != nullptr && key->is_string()) renderer.work(key->text().size());
   const Value* found = key != nullptr && key->is_string() ? self.entries().find(key->text()) : nullptr;
   if (found != nullptr) return *found;
   const Value* fallback = arguments.find(1, "default");
@@ -244,17 +244,17 @@ Value copy_method(Renderer&, const Value& self, const Arguments&) {
 }
 
 // ---- lists
-Value index_method(Renderer&, const Value& self, const Arguments& arguments) {
+Value index_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   const auto& items = self.items().items;
   for (size_t i = 0; i < items.size() && !arguments.positional.empty(); ++i) {
-    if (equal(items[i], arguments.positional[0])) return Value::integer(static_cast<int64_t>(i));
+    if (equal(renderer, items[i], arguments.positional[0])) return Value::integer(static_cast<int64_t>(i));
   }
   refuse("index", "an item that is in the list", "one that is not");
 }
-Value count_method(Renderer&, const Value& self, const Arguments& arguments) {
+Value count_method(Renderer& renderer, const Value& self, const Arguments& arguments) {
   int64_t count = 0;
   for (const Value& item : self.items().items) {
-    if (!arguments.positional.empty() && equal(item, arguments.positional[0])) ++count;
+    if (!arguments.positional.empty() && equal(renderer, item, arguments.positional[0])) ++count;
   }
   return Value::integer(count);
 }
@@ -326,20 +326,23 @@ constexpr std::array kListMethods = std::to_array<Entry>({
 });
 
 template <size_t N>
-Value bind(const std::array<Entry, N>& table, const Value& self, const std::string& name) {
+std::optional<Value> bind(Renderer& renderer, const std::array<Entry, N>& table, const Value& self,
+                          const std::string& name) {
   for (const Entry& entry : table) {
-    if (entry.name == name) return Value::object(std::make_shared<BoundMethod>(self, entry.method));
+    if (entry.name != name) continue;
+    renderer.charge(0, kObjectBytes);
+    return Value::object(std::make_shared<BoundMethod>(self, entry.method));
   }
-  return Value::undefined(name);
+  return std::nullopt;
 }
 
 }  // namespace
 
-Value find_method(const Value& object, const std::string& name) {
-  if (object.is_string()) return bind(kStringMethods, object, name);
-  if (object.is_dict()) return bind(kDictMethods, object, name);
-  if (object.is_list()) return bind(kListMethods, object, name);
-  return Value::undefined(name);
+std::optional<Value> find_method(Renderer& renderer, const Value& object, const std::string& name) {
+  if (object.is_string()) return bind(renderer, kStringMethods, object, name);
+  if (object.is_dict()) return bind(renderer, kDictMethods, object, name);
+  if (object.is_list()) return bind(renderer, kListMethods, object, name);
+  return std::nullopt;
 }
 
 }  // namespace slipring::jinja

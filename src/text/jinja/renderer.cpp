@@ -9,7 +9,11 @@
 
 namespace slipring::jinja {
 void refuse(const std::string& where, const std::string& expected, const std::string& got) {
-  throw Error(ErrorCode::invalid_argument, {.where = where, .expected = expected, .got = got});
+  // What a template says with raise_exception() or looks for in vain can be megabytes long.
+  constexpr size_t kMaxWords = 4096;
+  throw Error(ErrorCode::invalid_argument, {.where = where,
+                                            .expected = std::string(clipped(expected, kMaxWords)),
+                                            .got = std::string(clipped(got, kMaxWords))});
 }
 
 Renderer::CallLevel::CallLevel(Renderer& renderer) : renderer_(renderer) {
@@ -26,7 +30,8 @@ Renderer::Level::Level(Renderer& renderer) : renderer_(renderer) {
   ++renderer_.depth_;
 }
 
-Renderer::Renderer(RenderLimits limits, std::time_t now) : limits_(limits), now_(now) {}
+Renderer::Renderer(RenderLimits limits, std::time_t now, const std::atomic<bool>* stop)
+    : limits_(limits), now_(now), stop_(stop) {}
 
 Renderer::~Renderer() {
   // A namespace may hold itself, or a chain of older ones. Emptied oldest first, none takes another with it.
@@ -37,25 +42,59 @@ void Renderer::remember(const std::shared_ptr<Object>& object) {
   remembered_.push_back(object);
 }
 
-void Renderer::charge(size_t bytes) {
-  produced_ += bytes;
-  steps_ += 1 + static_cast<int64_t>(bytes / 64);
+void Renderer::charge(size_t bytes, size_t beside) {
+  produced_ += bytes + beside;
   if (bytes > limits_.output_bytes || produced_ > limits_.produced_bytes) {
     refuse(kTemplate,
            "at most " + std::to_string(limits_.output_bytes) + " bytes at once and " +
                std::to_string(limits_.produced_bytes) + " in all",
            "more");
   }
+  count(1 + bytes / 64);
+}
+
+void Renderer::work(size_t bytes) {
+  count(1 + bytes / 64);
+}
+
+void Renderer::count(size_t steps) {
+  if (stop_ != nullptr && *stop_) {
+    throw Error(ErrorCode::cancelled, {.where = kTemplate, .expected = {}, .got = "a stop while it ran", .advice = {}});
+  }
+  steps_ += static_cast<int64_t>(steps);
   if (steps_ > limits_.steps) refuse(kTemplate, "at most " + std::to_string(limits_.steps) + " steps", "more");
 }
 
+void Renderer::charge_entries(const Dict& dict) {
+  size_t bytes = dict.entries.size() * kEntryBytes;
+  for (const auto& entry : dict.entries) bytes += 2 * entry.first.size();
+  charge(bytes);
+}
+
 Value Renderer::make_string(std::string text) {
-  charge(text.size());
+  charge(text.size(), kStringBytes);
   return Value::string(std::move(text));
 }
 Value Renderer::make_list(std::vector<Value> items) {
-  charge(items.size() * sizeof(Value));
+  charge(items.size() * sizeof(Value), kListBytes);
   return Value::list(std::move(items));
+}
+Value Renderer::make_tuple(std::vector<Value> items) {
+  charge(items.size() * sizeof(Value), kListBytes);
+  return Value::tuple(std::move(items));
+}
+Value Renderer::make_dict(Dict dict) {
+  charge(0, kDictBytes);
+  return Value::dict(std::move(dict));
+}
+Value Renderer::make_undefined(std::string_view name) {
+  charge(0, kStringBytes + std::min(name.size(), kMaxUndefinedName));
+  return Value::undefined(name);
+}
+void Renderer::add_string(std::vector<Value>& items, std::string_view text) {
+  if (items.size() >= limits_.output_bytes / sizeof(Value)) charge(limits_.output_bytes + 1);
+  charge(text.size(), kStringBytes);
+  items.push_back(Value::string(std::string(text)));
 }
 std::string Renderer::text_of(const Value& value) {
   std::string text = to_text(value, limits_.output_bytes);
@@ -127,6 +166,7 @@ Renderer::Flow Renderer::run_statement(const Stmt& stmt, const ScopePtr& scope, 
       return run(stmt.body, child, out);
     }
     case Stmt::Kind::macro:
+      charge(0, kEntryBytes + kObjectBytes + stmt.text.size());
       scope->names.insert_or_assign(stmt.text, Value::object(std::make_shared<Macro>(stmt, scope)));
       return Flow::next;
     case Stmt::Kind::call_block: {
@@ -184,9 +224,10 @@ Value Renderer::filtered(const Expr* filter, std::string text, const ScopePtr& s
 
 void Renderer::assign(const Expr& target, const Value& value, const ScopePtr& scope) {
   if (target.kind == Expr::Kind::name) {
-    scope->names.insert_or_assign(target.text, value);
+    work(target.text.size());
+    if (scope->names.insert_or_assign(target.text, value).second) charge(0, kEntryBytes + target.text.size());
   } else if (target.kind == Expr::Kind::attribute) {
-    set_namespace_attribute(lookup(target.parts[0]->text, scope), target.text, value);
+    set_namespace_attribute(*this, lookup(target.parts[0]->text, scope), target.text, value);
   } else {
     const std::vector<Value> parts = iterate(*this, value);
     if (parts.size() != target.parts.size()) {

@@ -15,7 +15,7 @@ namespace {
 Value filter_trim(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const Value* wanted = arguments.find(0, "chars");
   const bool given = wanted != nullptr && wanted->is_string();
-  return renderer.make_string(strip(renderer.text_of(input), given ? &wanted->text() : nullptr, true, true));
+  return renderer.make_string(strip(renderer, renderer.text_of(input), given ? &wanted->text() : nullptr, true, true));
 }
 Value filter_upper(Renderer& renderer, const Value& input, const Arguments&) {
   return renderer.make_string(ascii_case(renderer.text_of(input), true));
@@ -61,9 +61,9 @@ Value filter_escape(Renderer& renderer, const Value& input, const Arguments&) {
   return renderer.make_string(std::move(out));
 }
 Value filter_replace(Renderer& renderer, const Value& input, const Arguments& arguments) {
-  return Value::string(replace_all(renderer, renderer.text_of(input), text_argument(arguments, 0, "old", ""),
-                                   text_argument(arguments, 1, "new", ""),
-                                   integer_argument(arguments, 2, "count", -1)));
+  return renderer.make_string(replace_all(renderer, renderer.text_of(input), text_argument(arguments, 0, "old", ""),
+                                          text_argument(arguments, 1, "new", ""),
+                                          integer_argument(arguments, 2, "count", -1)));
 }
 Value filter_indent(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const Value* width = arguments.find(0, "width");
@@ -101,7 +101,7 @@ Value filter_wordcount(Renderer& renderer, const Value& input, const Arguments&)
 }
 
 // ---- numbers
-Value filter_int(Renderer&, const Value& input, const Arguments& arguments) {
+Value filter_int(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const Value* fallback = arguments.find(0, "default");
   const Value otherwise = fallback != nullptr ? *fallback : Value::integer(0);
   if (input.is_integer() || input.is_boolean()) return Value::integer(input.as_integer());
@@ -109,7 +109,7 @@ Value filter_int(Renderer&, const Value& input, const Arguments& arguments) {
   if (input.is_float()) {
     value = input.as_double();
   } else if (input.is_string()) {
-    const std::string text = strip(input.text(), nullptr, true, true);
+    const std::string text = strip(renderer, input.text(), nullptr, true, true);
     int64_t whole = 0;
     const char* begin = text.data() + (text.size() > 1 && text[0] == '+' ? 1 : 0);
     const auto parsed =
@@ -125,11 +125,11 @@ Value filter_int(Renderer&, const Value& input, const Arguments& arguments) {
   if (!std::isfinite(value) || std::fabs(value) >= 9.2e18) return otherwise;
   return Value::integer(static_cast<int64_t>(value));
 }
-Value filter_float(Renderer&, const Value& input, const Arguments& arguments) {
+Value filter_float(Renderer& renderer, const Value& input, const Arguments& arguments) {
   const Value* fallback = arguments.find(0, "default");
   if (input.is_number()) return Value::number(input.as_double());
   if (input.is_string()) {
-    const std::string text = strip(input.text(), nullptr, true, true);
+    const std::string text = strip(renderer, input.text(), nullptr, true, true);
     double value = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
     if (!text.empty() && parsed.ec == std::errc() && parsed.ptr == text.data() + text.size())

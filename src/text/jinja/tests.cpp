@@ -10,8 +10,9 @@ int64_t whole_number(std::string_view test, const Value& value) {
   return value.as_integer();
 }
 
-bool is_case(const Value& input, bool upper) {
+bool is_case(Renderer& renderer, const Value& input, bool upper) {
   if (!input.is_string()) return false;
+  renderer.work(input.text().size());
   bool cased = false;
   for (const char c : input.text()) {
     const bool lower_letter = c >= 'a' && c <= 'z';
@@ -29,7 +30,7 @@ const Value& operand(std::string_view test, const Arguments& arguments) {
 
 }  // namespace
 
-bool apply_test(Renderer&, std::string_view name, const Value& input, const Arguments& arguments) {
+bool apply_test(Renderer& renderer, std::string_view name, const Value& input, const Arguments& arguments) {
   if (name == "defined") return !input.is_undefined();
   if (name == "undefined") return input.is_undefined();
   if (name == "none") return input.is_none();
@@ -51,18 +52,18 @@ bool apply_test(Renderer&, std::string_view name, const Value& input, const Argu
     if (divisor == 0) refuse("divisibleby", "a divisor other than 0", "0");
     return divisor == -1 || whole_number(name, input) % divisor == 0;
   }
-  if (name == "eq" || name == "equalto" || name == "==") return equal(input, operand(name, arguments));
-  if (name == "ne" || name == "!=") return !equal(input, operand(name, arguments));
-  if (name == "lt" || name == "lessthan" || name == "<") return less(input, operand(name, arguments));
-  if (name == "gt" || name == "greaterthan" || name == ">") return less(operand(name, arguments), input);
-  if (name == "le" || name == "<=") return !less(operand(name, arguments), input);
-  if (name == "ge" || name == ">=") return !less(input, operand(name, arguments));
-  if (name == "in") return contains(operand(name, arguments), input);
-  if (name == "lower") return is_case(input, false);
-  if (name == "upper") return is_case(input, true);
+  if (name == "eq" || name == "equalto" || name == "==") return equal(renderer, input, operand(name, arguments));
+  if (name == "ne" || name == "!=") return !equal(renderer, input, operand(name, arguments));
+  if (name == "lt" || name == "lessthan" || name == "<") return less(renderer, input, operand(name, arguments));
+  if (name == "gt" || name == "greaterthan" || name == ">") return less(renderer, operand(name, arguments), input);
+  if (name == "le" || name == "<=") return !less(renderer, operand(name, arguments), input);
+  if (name == "ge" || name == ">=") return !less(renderer, input, operand(name, arguments));
+  if (name == "in") return contains(renderer, operand(name, arguments), input);
+  if (name == "lower") return is_case(renderer, input, false);
+  if (name == "upper") return is_case(renderer, input, true);
   if (name == "sameas") {
     const Value& other = operand(name, arguments);
-    return input.type_name() == other.type_name() && equal(input, other);
+    return input.type_name() == other.type_name() && equal(renderer, input, other);
   }
   refuse("chat template", "a test that is known", "'" + std::string(name) + "'");
 }

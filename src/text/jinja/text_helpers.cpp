@@ -1,35 +1,41 @@
 // What filters and methods of strings share.
-#include <algorithm>
+#include <unordered_set>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/text_search.h"
 #include "text/jinja/utf8.h"
 
 namespace slipring::jinja {
 
-std::vector<std::string> characters(const std::string& text) {
-  std::vector<std::string> letters;
-  for (size_t at = 0; at < text.size();) {
-    const size_t start = at;
-    next_code_point(text, at);
-    letters.push_back(text.substr(start, at - start));
-  }
-  return letters;
+Letters::Letters(Renderer& renderer, std::string_view text) : text_(text) {
+  renderer.work(text.size());
+  const size_t count = count_characters(text);
+  if (count == text.size()) return;
+  renderer.charge(count * sizeof(uint32_t));
+  starts_.reserve(count);
+  for (size_t at = 0; at < text.size(); next_code_point(text, at)) starts_.push_back(static_cast<uint32_t>(at));
 }
 
-size_t count_characters(const std::string& text) {
+std::string_view Letters::operator[](size_t index) const {
+  if (starts_.empty()) return text_.substr(index, 1);
+  const size_t end = index + 1 < starts_.size() ? starts_[index + 1] : text_.size();
+  return text_.substr(starts_[index], end - starts_[index]);
+}
+
+size_t count_characters(std::string_view text) {
   size_t count = 0;
   for (size_t at = 0; at < text.size(); ++count) next_code_point(text, at);
   return count;
 }
 
-std::string strip(const std::string& text, const std::string* wanted, bool left, bool right) {
-  std::vector<uint32_t> set;
+std::string strip(Renderer& renderer, const std::string& text, const std::string* wanted, bool left, bool right) {
+  renderer.work(text.size());
+  std::unordered_set<uint32_t> set;
   if (wanted != nullptr) {
-    for (size_t at = 0; at < wanted->size();) set.push_back(next_code_point(*wanted, at));
+    renderer.work(4 * wanted->size());
+    for (size_t at = 0; at < wanted->size();) set.insert(next_code_point(*wanted, at));
   }
-  const auto goes = [&](uint32_t code) {
-    return wanted == nullptr ? is_space(code) : std::find(set.begin(), set.end(), code) != set.end();
-  };
+  const auto goes = [&](uint32_t code) { return wanted == nullptr ? is_space(code) : set.count(code) != 0; };
   size_t begin = 0;
   while (left && begin < text.size()) {
     size_t at = begin;
@@ -83,14 +89,16 @@ std::string replace_all(Renderer& renderer, const std::string& text, const std::
   };
   if (from.empty()) {
     // Python puts `to` around every character.
-    for (const std::string& letter : characters(text)) {
+    for (size_t end = 0; end < text.size();) {
+      const size_t begin = end;
+      next_code_point(text, end);
       if (count < 0 || done++ < count) add(to);
-      add(letter);
+      add(std::string_view(text).substr(begin, end - begin));
     }
     if (count < 0 || done < count) add(to);
   } else {
-    for (size_t hit = text.find(from); hit != std::string::npos && (count < 0 || done < count);
-         hit = text.find(from, at)) {
+    TextSearch search(renderer, text, from);
+    for (size_t hit = search.next(); hit != std::string::npos && (count < 0 || done < count); hit = search.next()) {
       add(std::string_view(text).substr(at, hit - at));
       add(to);
       at = hit + from.size();
@@ -98,7 +106,6 @@ std::string replace_all(Renderer& renderer, const std::string& text, const std::
     }
     add(std::string_view(text).substr(at));
   }
-  renderer.charge(out.size());
   return out;
 }
 

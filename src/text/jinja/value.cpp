@@ -6,6 +6,8 @@
 
 #include <slipring/error.h>
 
+#include "text/jinja/renderer.h"
+
 namespace slipring::jinja {
 namespace {
 
@@ -116,10 +118,10 @@ void append_repr(const Value& value, std::string& out, size_t max_bytes, int dep
   }
 }
 
-bool less_lists(const List& a, const List& b) {
+bool less_lists(Renderer& renderer, const List& a, const List& b) {
   const size_t shared = std::min(a.items.size(), b.items.size());
   for (size_t i = 0; i < shared; ++i) {
-    if (!equal(a.items[i], b.items[i])) return less(a.items[i], b.items[i]);
+    if (!equal(renderer, a.items[i], b.items[i])) return less(renderer, a.items[i], b.items[i]);
   }
   return a.items.size() < b.items.size();
 }
@@ -159,6 +161,15 @@ std::shared_ptr<const List> make_items(std::vector<Value> items, bool tuple) {
 }
 
 }  // namespace
+
+Value Value::undefined(std::string_view name) {
+  return Value(Data(Undefined{std::make_shared<const std::string>(clipped(name, kMaxUndefinedName))}));
+}
+
+std::string_view Value::undefined_name() const {
+  const auto& name = std::get<Undefined>(data_).name;
+  return name != nullptr ? std::string_view(*name) : std::string_view();
+}
 
 Value Value::list(std::vector<Value> items) {
   return Value(Data(make_items(std::move(items), false)));
@@ -212,11 +223,16 @@ const Value* Dict::find(std::string_view key) const {
   return place == index_.end() ? nullptr : &entries[place->second].second;
 }
 
-bool equal(const Value& a, const Value& b) {
+bool equal(Renderer& renderer, const Value& a, const Value& b) {
+  renderer.work(0);
   if (a.is_number() && b.is_number()) {
     return a.is_float() || b.is_float() ? a.as_double() == b.as_double() : a.as_integer() == b.as_integer();
   }
-  if (a.is_string() && b.is_string()) return a.text() == b.text();
+  if (a.is_string() && b.is_string()) {
+    if (a.text().size() != b.text().size()) return false;
+    renderer.work(a.text().size());
+    return a.text() == b.text();
+  }
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
   if (a.is_list() && b.is_list()) {
@@ -224,31 +240,42 @@ bool equal(const Value& a, const Value& b) {
     const List& right = b.items();
     if (left.tuple != right.tuple || left.items.size() != right.items.size()) return false;
     for (size_t i = 0; i < left.items.size(); ++i) {
-      if (!equal(left.items[i], right.items[i])) return false;
+      if (!equal(renderer, left.items[i], right.items[i])) return false;
     }
     return true;
   }
   if (a.is_dict() && b.is_dict()) {
     if (a.entries().entries.size() != b.entries().entries.size()) return false;
     for (const auto& [key, value] : a.entries().entries) {
+      renderer.work(key.size());
       const Value* other = b.entries().find(key);
-      if (other == nullptr || !equal(value, *other)) return false;
+      if (other == nullptr || !equal(renderer, value, *other)) return false;
     }
     return true;
   }
   return a.is_object() && b.is_object() && &a.object() == &b.object();
 }
 
-bool less(const Value& a, const Value& b) {
+bool less(Renderer& renderer, const Value& a, const Value& b) {
+  renderer.work(0);
   if (a.is_number() && b.is_number()) {
     return a.is_float() || b.is_float() ? a.as_double() < b.as_double() : a.as_integer() < b.as_integer();
   }
-  // UTF-8 bytes sort as their code points do.
-  if (a.is_string() && b.is_string()) return a.text() < b.text();
-  if (a.is_list() && b.is_list()) return less_lists(a.items(), b.items());
+  if (a.is_string() && b.is_string()) {
+    // UTF-8 bytes sort as their code points do.
+    renderer.work(std::min(a.text().size(), b.text().size()));
+    return a.text() < b.text();
+  }
+  if (a.is_list() && b.is_list()) return less_lists(renderer, a.items(), b.items());
   throw Error(ErrorCode::invalid_argument, {.where = "chat template",
                                             .expected = "two numbers, two strings or two lists to compare",
                                             .got = std::string(a.type_name()) + " and " + std::string(b.type_name())});
+}
+
+std::string_view clipped(std::string_view text, size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0U) == 0x80) --bytes;
+  return text.substr(0, bytes);
 }
 
 std::string to_text(const Value& value, size_t max_bytes) {

@@ -49,7 +49,7 @@ class Value {
  public:
   /// A name or key that is not there: empty as text, false as a condition, an error in arithmetic.
   struct Undefined {
-    std::string name;
+    std::shared_ptr<const std::string> name;
   };
   using StringPtr = std::shared_ptr<const std::string>;
   using ListPtr = std::shared_ptr<const List>;
@@ -57,7 +57,8 @@ class Value {
   using ObjectPtr = std::shared_ptr<Object>;
 
   Value() : data_(Undefined{}) {}
-  static Value undefined(std::string name) { return Value(Data(Undefined{std::move(name)})); }
+  /// @param name  for messages; cut to kMaxUndefinedName bytes
+  static Value undefined(std::string_view name);
   static Value none() { return Value(Data(nullptr)); }
   static Value boolean(bool value) { return Value(Data(value)); }
   static Value integer(int64_t value) { return Value(Data(value)); }
@@ -81,7 +82,7 @@ class Value {
   bool is_object() const noexcept { return std::holds_alternative<ObjectPtr>(data_); }
 
   /// Each is to be called only where the matching is_...() holds.
-  const std::string& undefined_name() const { return std::get<Undefined>(data_).name; }
+  std::string_view undefined_name() const;
   const std::string& text() const { return *std::get<StringPtr>(data_); }
   const List& items() const { return *std::get<ListPtr>(data_); }
   const Dict& entries() const { return *std::get<DictPtr>(data_); }
@@ -123,10 +124,11 @@ struct Dict {
   std::unordered_map<std::string, size_t> index_;
 };
 
-/// Python's `==`. Numbers compare by value whatever their type.
-bool equal(const Value& a, const Value& b);
+/// Python's `==`. Numbers compare by value whatever their type. The renderer is charged for each value looked at: lists
+/// that share their items are small in memory and without end to walk.
+bool equal(Renderer& renderer, const Value& a, const Value& b);
 /// Python's `<`. @throws Error{invalid_argument} for types without an order
-bool less(const Value& a, const Value& b);
+bool less(Renderer& renderer, const Value& a, const Value& b);
 
 /// Text of a value as `{{ value }}` prints it: str() of Python, empty for undefined.
 /// Throws Error{invalid_argument} when it grows past `max_bytes` or nests too deep.
@@ -147,5 +149,9 @@ Value from_json(std::string_view text);
 inline constexpr int kMaxJsonDepth = 100;
 /// Deepest nesting of values that a template can build.
 inline constexpr int kMaxValueDepth = 150;
+/// How much of a name that is not there its message tells, in bytes.
+inline constexpr size_t kMaxUndefinedName = 100;
+/// The beginning of `text`, at most `bytes` of it and no half character.
+std::string_view clipped(std::string_view text, size_t bytes);
 
 }  // namespace slipring::jinja
