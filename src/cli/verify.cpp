@@ -61,7 +61,8 @@ void verify(const VerifyFlags& flags) {
   options.threads = flags.model.threads;
   options.kv_dtype = dtype_from_name(flags.kv).value();
   options.drafter = flags.draft;
-  if (flags.draft.empty() && flags.model.model.empty()) options.drafter = default_drafter_path();
+  if (flags.draft.empty() && flags.model.model.empty() && flags.model.program.empty())
+    options.drafter = default_drafter_path();
   if (!flags.file.empty()) options.text = encode_prompt(model->tokenizer(), read_file(flags.file));
   std::string last;
   options.progress = [&last](std::string_view what, int64_t, int64_t) {
@@ -90,7 +91,7 @@ void add_verify(CLI::App& app) {
   auto flags = std::make_shared<VerifyFlags>();
   CLI::App* command =
       app.add_subcommand("verify", "Check on a model that every way of computing it gives the same bits");
-  flags->model.add(*command);
+  flags->model.add_with_program(*command);
   command->add_option("-d,--draft", flags->draft, "DFlash drafter of the model, to be checked with it")
       ->type_name("PATH");
   command->add_option("-f,--file", flags->file, "Text to compute; without it, ids without meaning")->type_name("FILE");

@@ -12,15 +12,10 @@
 
 #include "engine/comparison.h"
 #include "engine/speculation.h"
-#include "engine/state_bytes.h"
+#include "engine/verify_reference.h"
 
 namespace slipring {
 namespace {
-
-constexpr int64_t kTail = 48;          // tokens whose logits are compared
-constexpr int64_t kBeforeWrap = 8;     // of them before the multiple of the window
-constexpr int64_t kSmallWindow = 256;  // up to here three wraps are cheap
-constexpr int64_t kChunk = 512;
 
 /// Guesses of a check: the first `right` of each block are true.
 class KnownDrafts final : public Drafts {
@@ -49,137 +44,70 @@ class KnownDrafts final : public Drafts {
   size_t round_ = 0;
 };
 
-class Verification {
+/// The checks that compare the reference with one other way each.
+class Verification : public VerifyReference {
  public:
-  Verification(std::shared_ptr<const Model> model, const VerifyOptions& options)
-      : model_(std::move(model)),
-        options_(options),
-        layers_(model_->spec().layers),
-        window_(largest_window(model_->spec())),
-        vocab_(static_cast<size_t>(model_->spec().vocab_size)),
-        worker_(make_worker(options.threads)),
-        text_(options.text) {
-    const auto length = static_cast<size_t>(verify_length(model_->spec()));
-    uint64_t state = 1;
-    while (text_.size() < length) {
-      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-      text_.push_back(static_cast<TokenId>((state >> 33) % vocab_));
-    }
-    text_.resize(length);
-    start_ = std::max<int64_t>(0, static_cast<int64_t>(length) - kTail);
-    early_ = std::max<int64_t>(0, start_ - 2 * kTail);
-  }
+  using VerifyReference::VerifyReference;
 
   std::vector<VerifyCheck> run() {
-    reference();
     std::vector<VerifyCheck> checks;
     checks.push_back(chunks());
     checks.push_back(token_by_token());
     checks.push_back(threads());
+    checks.push_back(verify_batch(*this));
     checks.push_back(guesses());
     checks.push_back(snapshots());
+    checks.push_back(verify_programs(*this));
     checks.push_back(full_log());
     return checks;
   }
 
  private:
-  void tell(const char* what, int64_t done, int64_t total) const {
-    if (!options_.progress || options_.progress(what, done, total)) return;
-    throw Error(ErrorCode::cancelled, {.where = "verify", .expected = {}, .got = "stopped", .advice = {}});
-  }
-  PrefillProgress progress(const char* what) const {
-    return [this, what](int64_t done, int64_t total) {
-      tell(what, done, total);
-      return true;
-    };
-  }
-
-  Session session(int64_t chunk = kChunk, std::shared_ptr<Worker> worker = {}) const {
-    Session result(model_, {.kv_dtype = options_.kv_dtype, .context = 0, .chunk = chunk, .threads = options_.threads},
-                   worker ? std::move(worker) : worker_);
-    result.sequence() = options_.make_caches(layers_, options_.kv_dtype);
-    return result;
-  }
-
-  /// The state of `sequence`, in caches of their own.
-  Sequence fork(const Sequence& sequence) const {
-    Sequence result = options_.make_caches(layers_, options_.kv_dtype);
-    result.tokens = sequence.tokens;
-    for (size_t i = 0; i < layers_.size() && sequence.length() > 0; ++i) {
-      const LayerCache& cache = *sequence.caches[i];
-      result.caches[i]->restore(cache.offset(), copy_positions(cache, cache.first_held()));
-    }
-    return result;
-  }
-
-  std::span<const TokenId> part(int64_t first, int64_t end) const {
-    return std::span(text_).subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
-  }
-  int64_t length() const noexcept { return static_cast<int64_t>(text_.size()); }
-  /// The reference's logits after the token at `position`. @pre start_ <= position < length()
-  std::span<const float> expected(int64_t position) const {
-    return std::span(logits_).subspan(static_cast<size_t>(position - start_) * vocab_, vocab_);
-  }
-
   /// Computes from the session's length to the end of the text and compares the tail's logits and the caches.
   void compare_to_end(Session& session, Comparison& comparison, const char* what) const {
-    if (session.length() < start_) session.prefill(part(session.length(), start_), progress(what));
+    if (session.length() < start()) session.prefill(part(session.length(), start()), progress(what));
     const int64_t from = session.length();
     session.score(
         part(from, length()), [&](int64_t i, std::span<const float> row) { comparison.rows(row, expected(from + i)); },
         progress(what));
-    comparison.caches(session.sequence(), end_, layers_);
-  }
-
-  void reference() {
-    Session run = session();
-    const char* what = "the text in large chunks";
-    if (early_ > 0) run.prefill(part(0, early_), progress(what));
-    at_early_ = fork(run.sequence());
-    if (start_ > early_) run.prefill(part(early_, start_), progress(what));
-    at_start_ = fork(run.sequence());
-    logits_.reserve(static_cast<size_t>(length() - start_) * vocab_);
-    run.score(
-        part(start_, length()),
-        [this](int64_t, std::span<const float> row) { logits_.insert(logits_.end(), row.begin(), row.end()); },
-        progress(what));
-    end_ = fork(run.sequence());
+    comparison.caches(session.sequence(), end(), layers());
   }
 
   VerifyCheck chunks() {
     Comparison comparison;
-    const std::vector<int64_t> sizes{7, 64, std::max<int64_t>(window_ - 1, 33)};
+    const std::vector<int64_t> sizes{7, 64, std::max<int64_t>(window() - 1, 33)};
     for (const int64_t chunk : sizes) {
       Session run = session(chunk);
       compare_to_end(run, comparison, "the text in other chunks");
     }
     return std::move(comparison)
-        .check("chunk sizes", fmt::format("chunks of {}, {} and {} against {}", sizes[0], sizes[1], sizes[2], kChunk));
+        .check("chunk sizes",
+               fmt::format("chunks of {}, {} and {} against {}", sizes[0], sizes[1], sizes[2], kVerifyChunk));
   }
 
   VerifyCheck token_by_token() {
     Comparison comparison;
     Session run = session();
-    const bool whole = window_ <= kSmallWindow;
-    if (!whole) run.sequence() = fork(at_start_);
+    const bool whole = window() <= kSmallWindow;
+    if (!whole) run.sequence() = fork(at_start());
     const int64_t from = run.length();
     for (int64_t position = from; position < length(); ++position) {
       tell("token by token", position - from, length() - from);
-      const auto row = run.decode(text_[static_cast<size_t>(position)]);
-      if (position >= start_) comparison.rows(row, expected(position));
+      const auto row = run.decode(token(position));
+      if (position >= start()) comparison.rows(row, expected(position));
     }
-    comparison.caches(run.sequence(), end_, layers_);
+    comparison.caches(run.sequence(), end(), layers());
     return std::move(comparison).check("token by token", fmt::format("written first, from position {}", from));
   }
 
   VerifyCheck threads() {
     Comparison comparison;
     for (const int count : {1, 2, 3}) {
-      Session run = session(kChunk, make_worker(count));
-      run.sequence() = fork(at_early_);
+      Session run = session(kVerifyChunk, make_worker(count));
+      run.sequence() = fork(at_early());
       compare_to_end(run, comparison, "other numbers of threads");
     }
-    return std::move(comparison).check("threads", fmt::format("1, 2 and 3, from position {}", early_));
+    return std::move(comparison).check("threads", fmt::format("1, 2 and 3, from position {}", early()));
   }
 
   /// Greedy tokens after the reference's start, and the logits that each was chosen from.
@@ -192,21 +120,21 @@ class Verification {
   Continuation speculate(Session& session, int64_t block, const char* what) const {
     SamplingOptions greedy;
     greedy.temperature = 0.0;
-    Sampler sampler(greedy, model_->spec().vocab_size);
+    Sampler sampler(greedy, model()->spec().vocab_size);
     Continuation result;
     std::vector<TokenId> history = session.tokens();
-    history.push_back(text_[static_cast<size_t>(start_)]);
+    history.push_back(token(start()));
     const auto keep = [&](std::span<const float> row) {
       result.logits.insert(result.logits.end(), row.begin(), row.end());
     };
-    while (static_cast<int64_t>(result.tokens.size()) < kTail - kBeforeWrap) {
-      const int64_t left = kTail - kBeforeWrap - static_cast<int64_t>(result.tokens.size());
-      tell(what, static_cast<int64_t>(result.tokens.size()), kTail - kBeforeWrap);
+    while (static_cast<int64_t>(result.tokens.size()) < kVerifyTail - kBeforeWrap) {
+      const int64_t left = kVerifyTail - kBeforeWrap - static_cast<int64_t>(result.tokens.size());
+      tell(what, static_cast<int64_t>(result.tokens.size()), kVerifyTail - kBeforeWrap);
       std::vector<TokenId> guesses;
       const int64_t wanted = std::min(block - 1, left - 1);
       if (session.drafts() != nullptr && wanted > 0) guesses = session.drafts()->propose(history, wanted);
       guesses.resize(std::min(guesses.size(), static_cast<size_t>(std::max<int64_t>(wanted, 0))));
-      keep_valid_guesses(guesses, model_->spec().vocab_size);
+      keep_valid_guesses(guesses, model()->spec().vocab_size);
       if (guesses.empty()) {
         const auto row = session.decode(history.back());
         keep(row);
@@ -230,39 +158,40 @@ class Verification {
     comparison.tokens(got.tokens, want.tokens);
     const size_t rows = std::min(got.tokens.size(), want.tokens.size());
     for (size_t row = 0; row < rows; ++row) {
-      comparison.rows(std::span(got.logits).subspan(row * vocab_, vocab_),
-                      std::span(want.logits).subspan(row * vocab_, vocab_));
+      comparison.rows(std::span(got.logits).subspan(row * vocab_size(), vocab_size()),
+                      std::span(want.logits).subspan(row * vocab_size(), vocab_size()));
     }
   }
 
   VerifyCheck drafts() {
-    if (start_ + kTail > model_->spec().context_length || length() == start_)
-      return none("drafts", "too short a context");
+    if (start() + kVerifyTail > model()->spec().context_length || length() == start())
+      return nothing_to_compare("drafts", "too short a context");
     Comparison comparison;
     Session plain = session();
-    plain.sequence() = fork(at_start_);
+    plain.sequence() = fork(at_start());
     const Continuation want = speculate(plain, 1, "decoding without drafts");
-    std::vector<TokenId> truth(text_.begin(), text_.begin() + start_ + 1);
+    const auto known = part(0, start() + 1);
+    std::vector<TokenId> truth(known.begin(), known.end());
     truth.insert(truth.end(), want.tokens.begin(), want.tokens.end());
     const auto with = [&](std::unique_ptr<Drafts> drafts, int64_t block, bool from_the_start) {
       Session run = session();
       run.attach_drafts(std::move(drafts));
       if (from_the_start) {
-        run.prefill(part(0, start_), progress("the text with the drafter"));
+        run.prefill(part(0, start()), progress("the text with the drafter"));
       } else {
-        run.sequence() = fork(at_start_);
+        run.sequence() = fork(at_start());
       }
       compare(speculate(run, block, "decoding with drafts"), want, comparison);
-      comparison.caches(run.sequence(), plain.sequence(), layers_);
+      comparison.caches(run.sequence(), plain.sequence(), layers());
     };
-    const int64_t vocab = model_->spec().vocab_size;
+    const int64_t vocab = model()->spec().vocab_size;
     with(std::make_unique<KnownDrafts>(truth, std::vector<int64_t>{0}, vocab), 5, false);
     with(std::make_unique<KnownDrafts>(truth, std::vector<int64_t>{16}, vocab), 16, false);
     with(std::make_unique<KnownDrafts>(truth, std::vector<int64_t>{0, 1, 2, 3, 4}, vocab), 7, false);
     with(make_ngram_drafts(), 8, false);
     std::string remark = "always wrong, always right, in between, n-gram";
-    if (!options_.drafter.empty()) {
-      auto drafter = load_dflash_drafts(options_.drafter, model_, worker_);
+    if (!options().drafter.empty()) {
+      auto drafter = load_dflash_drafts(options().drafter, model(), worker());
       const int64_t block = drafter->max_drafts() + 1;
       with(std::move(drafter), block, true);
       remark += ", and the drafter";
@@ -287,56 +216,42 @@ class Verification {
   VerifyCheck snapshots() {
     Comparison comparison;
     int64_t taken = 0;
-    for (const int64_t position : {start_, start_ + kBeforeWrap - 1, start_ + kBeforeWrap, start_ + kBeforeWrap + 1}) {
+    for (const int64_t position :
+         {start(), start() + kBeforeWrap - 1, start() + kBeforeWrap, start() + kBeforeWrap + 1}) {
       if (position <= 0 || position >= length()) continue;
       Session run = session();
-      run.sequence() = fork(at_start_);
-      if (position > start_) run.prefill(part(start_, position));
+      run.sequence() = fork(at_start());
+      if (position > start()) run.prefill(part(start(), position));
       const auto snapshot = Snapshot::take(run);
       Session restored = session(5);
       snapshot->restore(restored);
       compare_to_end(restored, comparison, "snapshots");
       ++taken;
     }
-    if (taken == 0) return none("snapshot and restore", "too short a context");
+    if (taken == 0) return nothing_to_compare("snapshot and restore", "too short a context");
     return std::move(comparison)
-        .check("snapshot and restore", fmt::format("at {} lengths from {} on, into chunks of 5", taken, start_));
+        .check("snapshot and restore", fmt::format("at {} lengths from {} on, into chunks of 5", taken, start()));
   }
 
   VerifyCheck full_log() {
     constexpr const char* kName = "ring against a full log";
-    if (window_ == 0) return none(kName, "no layer slides");
+    if (window() == 0) return nothing_to_compare(kName, "no layer slides");
     Comparison comparison;
-    Session run(model_, {.kv_dtype = options_.kv_dtype, .context = 0, .chunk = kChunk, .threads = options_.threads},
-                worker_);
+    Session run(model(),
+                {.kv_dtype = options().kv_dtype, .context = 0, .chunk = kVerifyChunk, .threads = options().threads},
+                worker());
     Sequence log;
-    for (const LayerSpec& layer : layers_) {
+    for (const LayerSpec& layer : layers()) {
       log.caches.push_back(std::make_unique<FullKVCache>(
-          KVLayout{.n_kv_heads = layer.n_kv_heads, .head_dim = layer.head_dim, .dtype = options_.kv_dtype}));
+          KVLayout{.n_kv_heads = layer.n_kv_heads, .head_dim = layer.head_dim, .dtype = options().kv_dtype}));
     }
     run.sequence() = std::move(log);
     compare_to_end(run, comparison, "a full log in place of the rings");
-    const bool wraps = length() > window_;
+    const bool wraps = length() > window();
     return std::move(comparison)
-        .check(kName, wraps ? fmt::format("every key kept, under the mask of window {}", window_)
-                            : fmt::format("the context ends before the window of {}", window_));
+        .check(kName, wraps ? fmt::format("every key kept, under the mask of window {}", window())
+                            : fmt::format("the context ends before the window of {}", window()));
   }
-
-  static VerifyCheck none(std::string name, std::string why) {
-    return {.name = std::move(name), .cases = 0, .largest = 0.0, .same = true, .remark = std::move(why)};
-  }
-
-  std::shared_ptr<const Model> model_;
-  const VerifyOptions& options_;
-  const std::vector<LayerSpec>& layers_;
-  int64_t window_;
-  size_t vocab_;
-  std::shared_ptr<Worker> worker_;
-  std::vector<TokenId> text_;
-  int64_t early_ = 0;          // where the check of threads starts
-  int64_t start_ = 0;          // where the tail starts
-  std::vector<float> logits_;  // of the tail, [length - start, vocab]
-  Sequence at_early_, at_start_, end_;
 };
 
 }  // namespace
@@ -344,8 +259,8 @@ class Verification {
 int64_t verify_length(const ModelSpec& spec) noexcept {
   const int64_t window = largest_window(spec);
   const int64_t wraps = window <= kSmallWindow ? 3 : 1;
-  const int64_t wanted = window > 0 ? wraps * window + kTail - kBeforeWrap : 4 * kTail;
-  return std::min(std::max(wanted, kTail), spec.context_length);
+  const int64_t wanted = window > 0 ? wraps * window + kVerifyTail - kBeforeWrap : 4 * kVerifyTail;
+  return std::min(std::max(wanted, kVerifyTail), spec.context_length);
 }
 
 std::vector<VerifyCheck> verify_model(const std::shared_ptr<const Model>& model, const VerifyOptions& options) {

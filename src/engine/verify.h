@@ -15,6 +15,8 @@
 
 namespace slipring {
 
+struct Program;
+
 /// One line of the table: two ways to the same numbers.
 struct VerifyCheck {
   std::string name;
@@ -31,6 +33,8 @@ struct VerifyOptions {
   int threads = 0;
   /// The caches under test. A test puts broken ones here.
   std::function<Sequence(const std::vector<LayerSpec>&, DType)> make_caches = make_sequence;
+  /// Told each program that was traced, before it runs. A test breaks them here.
+  std::function<void(Program&)> change_program;
   /// Told what is being done; false stops (Error{cancelled}).
   std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
 };

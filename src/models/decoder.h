@@ -34,6 +34,8 @@ class Decoder {
   virtual const Linear& embedding_table() const = 0;
   /// True where the logits are computed with the embedding table.
   virtual bool ties_embeddings() const { return false; }
+  /// True where programs stand in for a family's code.
+  virtual bool is_program() const { return false; }
 
  protected:
   ModelSpec spec_;

@@ -77,6 +77,7 @@ class ProgramDecoder final : public Decoder {
   }
 
   const Linear& embedding_table() const override { return *table_; }
+  bool is_program() const override { return true; }
 
  private:
   const Program& program_for(const Ops& ops) const {
