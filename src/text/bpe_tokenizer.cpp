@@ -137,51 +137,56 @@ void BpeTokenizer::build_rules() {
   vocabulary_.merges = {};
 }
 
+struct BpeTokenizer::Encoding {
+  ControlTokens control;
+  BpeEncoder encoder;
+  Regex::Effort effort = Regex::Effort();
+  std::vector<TokenId> ids{};
+};
+
 std::vector<TokenId> BpeTokenizer::encode(std::string_view text, ControlTokens control) const {
-  std::vector<TokenId> ids;
-  BpeEncoder encoder(rules_);
+  Encoding run{control, BpeEncoder(rules_)};
   bool at_front = true;
   for (const AddedTokens::Part& part : vocabulary_.added.split(text, control)) {
     if (part.id >= 0) {
-      ids.push_back(part.id);
+      run.ids.push_back(part.id);
       at_front = vocabulary_.prefix_behind_user_defined || is_control(part.id);
     } else {
-      encode_stretch(part.text, at_front, part.text.data() == text.data(), control, encoder, ids);
+      encode_stretch(part.text, at_front, part.text.data() == text.data(), run);
     }
   }
-  return ids;
+  return std::move(run.ids);
 }
 
 // Rules see whole characters only; bytes that belong to none go straight to their tokens.
-void BpeTokenizer::encode_stretch(std::string_view text, bool at_front, bool at_start, ControlTokens control,
-                                  BpeEncoder& encoder, std::vector<TokenId>& ids) const {
+void BpeTokenizer::encode_stretch(std::string_view text, bool at_front, bool at_start, Encoding& run) const {
   while (!text.empty()) {
     const size_t valid = utf8::valid_prefix(text);
-    if (valid > 0) encode_valid(text.substr(0, valid), at_front, at_start, control, encoder, ids);
+    if (valid > 0) encode_valid(text.substr(0, valid), at_front, at_start, run);
     text.remove_prefix(valid);
     if (text.empty()) break;
-    encoder.encode_byte(static_cast<uint8_t>(text.front()), ids);
+    run.encoder.encode_byte(static_cast<uint8_t>(text.front()), run.ids);
     text.remove_prefix(1);
     at_front = false;
   }
 }
 
-void BpeTokenizer::encode_valid(std::string_view text, bool at_front, bool at_start, ControlTokens control,
-                                BpeEncoder& encoder, std::vector<TokenId>& ids) const {
+void BpeTokenizer::encode_valid(std::string_view text, bool at_front, bool at_start, Encoding& run) const {
   std::string normalized;
   if (!vocabulary_.normalizer.empty()) {
-    normalized = vocabulary_.normalizer.apply(text, at_front);
+    normalized = vocabulary_.normalizer.apply(text, at_front, run.effort);
     text = normalized;
   }
-  for (const AddedTokens::Part& part : vocabulary_.added_normalized.split(text, control)) {
+  for (const AddedTokens::Part& part : vocabulary_.added_normalized.split(text, run.control)) {
     if (part.id >= 0) {
-      ids.push_back(part.id);
+      run.ids.push_back(part.id);
       continue;
     }
     std::deque<std::string> rewritten;
     const bool starts = at_start && part.text.data() == text.data();
-    for (const std::string_view piece : vocabulary_.pre_tokenizer.split(part.text, at_front, starts, rewritten)) {
-      encoder.encode(piece, ids);
+    for (const std::string_view piece :
+         vocabulary_.pre_tokenizer.split(part.text, at_front, starts, rewritten, run.effort)) {
+      run.encoder.encode(piece, run.ids);
     }
   }
 }

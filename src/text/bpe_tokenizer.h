@@ -30,15 +30,14 @@ class BpeTokenizer final : public Tokenizer {
   const std::optional<std::string>& chat_template() const noexcept override { return vocabulary_.chat_template; }
 
  private:
+  struct Encoding;  // one call of encode(): what it works with, and its ids so far
   void check_ids() const;
   void drop_repeated_turn_ends();
   void index_tokens();
   void build_rules();
   size_t checked(TokenId id) const;
-  void encode_stretch(std::string_view text, bool at_front, bool at_start, ControlTokens control, BpeEncoder& encoder,
-                      std::vector<TokenId>& ids) const;
-  void encode_valid(std::string_view text, bool at_front, bool at_start, ControlTokens control, BpeEncoder& encoder,
-                    std::vector<TokenId>& ids) const;
+  void encode_stretch(std::string_view text, bool at_front, bool at_start, Encoding& run) const;
+  void encode_valid(std::string_view text, bool at_front, bool at_start, Encoding& run) const;
 
   Vocabulary vocabulary_;
   StringIndex index_;        // every token

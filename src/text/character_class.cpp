@@ -11,7 +11,8 @@ bool is_word(uint32_t c) {
   static const Regex word("[" + std::string(rust_word_class) + "]", "word characters");
   std::string text;
   utf8::append(text, c);
-  return Regex::Search(word, text).next().has_value();
+  Regex::Effort effort;
+  return Regex::Search(word, text, effort).next().has_value();
 }
 
 }  // namespace slipring

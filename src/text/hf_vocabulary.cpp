@@ -104,6 +104,7 @@ void read_model(const json& model, size_t added_count, Vocabulary& vocabulary) {
 
 void read_added_tokens(const json& added, const json& in_model, Vocabulary& vocabulary) {
   const std::string& where = vocabulary.where;
+  Regex::Effort effort;
   for (const json& entry : added) {
     if (!entry.is_object() || !entry.contains("id"))
       bad_field(where, "added_tokens", "objects with an id", printable(entry));
@@ -117,7 +118,7 @@ void read_added_tokens(const json& added, const json& in_model, Vocabulary& voca
     vocabulary.kinds[static_cast<size_t>(id)] = control ? TokenKind::control : TokenKind::user_defined;
     AddedToken token{id, content, control, flag(entry, "lstrip"), flag(entry, "rstrip"), flag(entry, "single_word")};
     if (flag(entry, "normalized")) {
-      if (!vocabulary.normalizer.empty()) token.content = vocabulary.normalizer.apply(content, true);
+      if (!vocabulary.normalizer.empty()) token.content = vocabulary.normalizer.apply(content, true, effort);
       vocabulary.added_normalized.insert(std::move(token));
     } else {
       vocabulary.added.insert(std::move(token));

@@ -47,10 +47,10 @@ std::string replace_literal(std::string_view text, std::string_view from, std::s
   return out.finish();
 }
 
-std::string replace_pattern(std::string_view text, const Regex& pattern, std::string_view to, size_t limit) {
+std::string replace_pattern(std::string_view text, const NormalizerStep& step, size_t limit, Regex::Effort& effort) {
   Replaced out(text, limit);
-  Regex::Search search(pattern, text);
-  while (const auto match = search.next()) out.replace(match->begin, match->end, to);
+  Regex::Search search(*step.pattern, text, effort);
+  while (const auto match = search.next()) out.replace(match->begin, match->end, step.text);
   return out.finish();
 }
 
@@ -88,13 +88,13 @@ std::string compose(std::string_view text) {
 
 }  // namespace
 
-std::string Normalizer::apply(std::string_view text, bool at_front) const {
+std::string Normalizer::apply(std::string_view text, bool at_front, Regex::Effort& effort) const {
   std::string out(text);
   const size_t limit = kMostGrowth * text.size() + kAlwaysAllowed;
   for (const NormalizerStep& step : steps_) {
     switch (step.kind) {
       case NormalizerStep::Kind::replace:
-        out = step.pattern ? replace_pattern(out, *step.pattern, step.text, limit)
+        out = step.pattern ? replace_pattern(out, step, limit, effort)
                            : replace_literal(out, step.from, step.text, limit);
         break;
       case NormalizerStep::Kind::prepend:

@@ -34,9 +34,10 @@ class Normalizer {
 
   void add(NormalizerStep step) { steps_.push_back(std::move(step)); }
   /// @param text valid UTF-8
+  /// @param effort what the patterns may take; @throws also as Regex::Search::next()
   /// @throws Error{unsupported} if the steps make the text longer than it may become
   /// @param at_front false for the rest of a stretch that invalid bytes cut in two: nothing is put in front of it
-  std::string apply(std::string_view text, bool at_front) const;
+  std::string apply(std::string_view text, bool at_front, Regex::Effort& effort) const;
   bool empty() const noexcept { return steps_.empty(); }
 
  private:

@@ -20,14 +20,15 @@ std::string with_spaces_as(std::string_view text, std::string_view replacement) 
 
 }  // namespace
 
-void split_by(const PreTokenizerStage& stage, std::string_view text, std::vector<std::string_view>& pieces) {
+void split_by(const PreTokenizerStage& stage, std::string_view text, Regex::Effort& effort,
+              std::vector<std::string_view>& pieces) {
   // First the text as delimiters and what lies between them, then what the behavior makes of these.
   std::vector<std::pair<std::string_view, bool>> spans;  // second: is a delimiter
   const auto add = [&](size_t begin, size_t end, bool match) {
     if (end > begin) spans.emplace_back(text.substr(begin, end - begin), match != stage.invert);
   };
   size_t done = 0;
-  Regex::Search search(*stage.pattern, text);
+  Regex::Search search(*stage.pattern, text, effort);
   while (const auto match = search.next()) {
     add(done, match->begin, false);
     add(match->begin, match->end, true);
@@ -68,7 +69,7 @@ void split_by(const PreTokenizerStage& stage, std::string_view text, std::vector
 }
 
 std::vector<std::string_view> PreTokenizer::split(std::string_view text, bool at_front, bool at_start,
-                                                  std::deque<std::string>& rewritten) const {
+                                                  std::deque<std::string>& rewritten, Regex::Effort& effort) const {
   std::vector<std::string_view> pieces{text};
   for (const PreTokenizerStage& stage : stages_) {
     std::vector<std::string_view> next;
@@ -76,7 +77,7 @@ std::vector<std::string_view> PreTokenizer::split(std::string_view text, bool at
     for (const std::string_view piece : pieces) {
       const bool may_prefix = stage.only_first ? front && at_front && at_start : at_front;
       if (stage.kind == PreTokenizerStage::Kind::split) {
-        split_by(stage, piece, next);
+        split_by(stage, piece, effort, next);
       } else if (stage.kind == PreTokenizerStage::Kind::spaces) {
         next.push_back(rewritten.emplace_back(with_spaces_as(piece, stage.text)));
       } else if (may_prefix && !piece.starts_with(stage.text)) {

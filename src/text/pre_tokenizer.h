@@ -37,14 +37,17 @@ class PreTokenizer {
   /// @param at_front  whether `text` begins a stretch between added tokens (else nothing is put in front)
   /// @param at_start  whether that stretch is the first of the whole text
   /// @param rewritten holds pieces that are not part of `text`; the pieces live as long as both
+  /// @param effort what the patterns may take
+  /// @throws as Regex::Search::next()
   std::vector<std::string_view> split(std::string_view text, bool at_front, bool at_start,
-                                      std::deque<std::string>& rewritten) const;
+                                      std::deque<std::string>& rewritten, Regex::Effort& effort) const;
 
  private:
   std::vector<PreTokenizerStage> stages_;
 };
 
 /// The pieces of one split stage, for one text.
-void split_by(const PreTokenizerStage& stage, std::string_view text, std::vector<std::string_view>& pieces);
+void split_by(const PreTokenizerStage& stage, std::string_view text, Regex::Effort& effort,
+              std::vector<std::string_view>& pieces);
 
 }  // namespace slipring
