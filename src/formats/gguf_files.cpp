@@ -15,7 +15,8 @@ class GgufFiles final : public ModelFiles {
     const GgufValue* value = header_.find("general.architecture");
     if (value == nullptr) throw_bad_file(path.string(), "no key 'general.architecture'", "a model's GGUF file");
     const auto text = as_text(*value);
-    if (!text || text->empty()) throw_wrong_type("general.architecture", *value, "a text");
+    if (!text) throw_wrong_type("general.architecture", *value, "a text");
+    if (text->empty()) throw_bad_file(path.string(), "an empty 'general.architecture'", "the model's family");
     architecture_ = *text;
     const GgufValue* parts = header_.find("split.count");
     if (parts != nullptr && as_integer(*parts).value_or(2) > 1) {

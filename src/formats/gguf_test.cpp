@@ -219,13 +219,13 @@ TEST(GgufFiles, KeysAndTensorsByName) {
   files->release(b);
   EXPECT_EQ(b.data<float>()[2], 10.0F);
   const std::string name = path.string();
-  expect_error(ErrorCode::bad_file, {name, "'block_count' = 2", "3 to 9"}, [&] {
+  expect_error(ErrorCode::bad_file, {name, "'llama.block_count' = 2", "3 to 9"}, [&] {
     files->require_integer({"", "block_count"}, 3, 9);
   });
   expect_error(ErrorCode::bad_file, {name, "'llama.block_count'", "u32", "a text"}, [&] {
     files->text({"", "block_count"});
   });
-  expect_error(ErrorCode::bad_file, {name, "missing key 'x'"}, [&] { files->require_real({"", "x"}); });
+  expect_error(ErrorCode::bad_file, {name, "missing key 'llama.x'"}, [&] { files->require_real({"", "x"}); });
   expect_error(ErrorCode::bad_file, {name, "missing tensor 'blk.7.x'"}, [&] {
     files->require_tensor({"", "blk.{}.x"}, {1}, 7);
   });

@@ -222,12 +222,14 @@ class HfFolder final : public ModelFiles {
     return out;
   }
 
-  static const json* walk(const json* value, std::string_view path) {
+  const json* walk(const json* value, std::string_view whole) const {
+    std::string_view path = whole;
     while (value != nullptr && !path.empty()) {
       const size_t slash = path.find('/');
       const std::string step(path.substr(0, slash));
       path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
-      if (!value->is_object()) return nullptr;
+      if (value->is_null()) return nullptr;
+      if (!value->is_object()) throw_wrong_type(whole.substr(0, whole.size() - path.size()), *value, "an object");
       const auto found = value->find(step);
       value = found == value->end() ? nullptr : &*found;
     }

@@ -11,7 +11,9 @@ namespace slipring {
 namespace {
 
 std::string key_name(const ModelFiles& files, Names key) {
-  return in_quotes(files.is_gguf() ? key.gguf : key.hf);
+  if (!files.is_gguf()) return in_quotes(key.hf);
+  return in_quotes(key.gguf.starts_with('/') ? std::string(key.gguf.substr(1))
+                                             : files.architecture() + "." + std::string(key.gguf));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ ModelSpec read_spec(const ModelFiles& files) {
 }
 
 Norm layer_norm(WeightLoader& load, Names names, const CommonConfig& config, int64_t layer = -1) {
-  const double eps = load.files().real({"layer_norm_eps", "attention.layer_norm_epsilon"}).value_or(1e-5);
+  const double eps = read_positive(load.files(), {"layer_norm_eps", "attention.layer_norm_epsilon"}, 1e-5);
   Norm norm = load.norm(names, config.hidden_size, eps, layer);
   norm.kind = NormKind::layer;
   return norm;
@@ -55,7 +55,7 @@ Cohere2::Cohere2(const ModelFiles& files, ThreadPool& pool) {
   WeightLoader load(files, pool);
   const CommonConfig config = read_common_config(files);
   spec_ = read_spec(files);
-  logit_scale_ = static_cast<float>(files.real({"logit_scale", "logit_scale"}).value_or(0.0625));
+  logit_scale_ = static_cast<float>(read_positive(files, {"logit_scale", "logit_scale"}, 0.0625));
   // Both formats hold q and k for the interleaved rotation.
   rope_ = read_rope(load, read_theta(files, "rope_parameters", 10000.0), config.head_dim, "rope_parameters",
                     RopeLayout::interleaved);

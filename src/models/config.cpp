@@ -16,11 +16,32 @@ void bad_key(const ModelFiles& files, std::string_view key, std::string expected
 
 double read_positive(const ModelFiles& files, Names key, double fallback) {
   const double value = files.real(key).value_or(fallback);
-  if (!(value > 0) || !std::isfinite(value)) {
-    bad_key(files, files.is_gguf() ? key.gguf : key.hf, "a number above 0", std::to_string(value));
+  if (!(static_cast<float>(value) > 0) || !std::isfinite(static_cast<float>(value))) {
+    bad_key(files, files.is_gguf() ? key.gguf : key.hf, "a number above 0", fmt::format("{}", value));
   }
   return value;
 }
+
+float read_softcap(const ModelFiles& files, Names key, double fallback) {
+  const auto value = static_cast<float>(files.real(key).value_or(fallback));
+  if (!(value >= 0) || !std::isfinite(value)) {
+    bad_key(files, files.is_gguf() ? key.gguf : key.hf, "a number above 0, or 0 for none", fmt::format("{}", value));
+  }
+  return value;
+}
+
+namespace {
+
+void check_activation(const ModelFiles& files, const CommonDefaults& family) {
+  const auto name = files.text({family.activation_key, {}});
+  if (!name || *name == family.activation || (*name == "swish" && family.activation == "silu")) return;
+  throw Error(ErrorCode::unsupported, {.where = files.path().string() + ": " + std::string(family.activation_key),
+                                       .expected = std::string(family.activation),
+                                       .got = "\"" + *name + "\"",
+                                       .advice = {}});
+}
+
+}  // namespace
 
 CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& defaults) {
   CommonConfig config;
@@ -53,13 +74,22 @@ CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& d
     bad_key(files, files.is_gguf() ? head_dim.gguf : head_dim.hf, "a value, as hidden size is no multiple of the heads",
             "nothing");
   }
+  const Names value_dim{{}, "attention.value_length"};
+  if (files.integer(value_dim)) files.require_integer(value_dim, config.head_dim, config.head_dim);
+  check_activation(files, defaults);
   config.norm_eps = read_positive(files, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, defaults.norm_eps);
 
+  const auto told_size = files.integer({"vocab_size", "vocab_size"});
   const Tensor table = WeightLoader::embedding_table(files);
   if (table.empty()) {
     config.vocab_size = files.require_integer({"vocab_size", "vocab_size"}, 1, kMaxVocabulary);
   } else if (table.shape().rank() == 2 && table.shape()[0] >= 1 && table.shape()[0] <= kMaxVocabulary) {
     config.vocab_size = table.shape()[0];
+    // Converters to GGUF cut rows that have no token, and keep the key.
+    if (told_size && !files.is_gguf() && *told_size != config.vocab_size) {
+      bad_key(files, "vocab_size", fmt::format("{}, the rows of the embedding table", config.vocab_size),
+              std::to_string(*told_size));
+    }
   } else {
     bad_key(files, files.is_gguf() ? WeightLoader::kEmbedding.gguf : WeightLoader::kEmbedding.hf,
             fmt::format("a matrix of 1 to {} rows", kMaxVocabulary), "shape " + table.shape().to_string());

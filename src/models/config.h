@@ -18,8 +18,10 @@ inline constexpr int64_t kMaxContext = int64_t{1} << 30;
 /// @throws Error{bad_file} that names the files and the key
 [[noreturn]] void bad_key(const ModelFiles& files, std::string_view key, std::string expected, std::string got);
 
-/// A number above 0; `fallback` where the files have none. @throws Error{bad_file} naming the key
+/// A number above 0, in float32 too; `fallback` where the files have none. @throws Error{bad_file} naming the key
 double read_positive(const ModelFiles& files, Names key, double fallback);
+/// What attention scores or logits are soft-capped at; 0: not at all. @throws Error{bad_file} naming the key
+float read_softcap(const ModelFiles& files, Names key, double fallback);
 
 /// What all transformer configs have.
 struct CommonConfig {
@@ -37,17 +39,21 @@ struct CommonConfig {
   int64_t kv_width() const noexcept { return int64_t{n_kv_heads} * head_dim; }
 };
 
-/// What a family's config.json may leave out, since the reference has a default for it. 0: nothing may be left out.
+/// What a family's config.json may leave out, since the reference has a default for it (0: nothing may be left out),
+/// and what it must say if it says anything.
 struct CommonDefaults {
   int64_t context_length = 0;
   int n_heads = 0;
   int n_kv_heads = 0;  ///< 0: as many as heads
   int head_dim = 0;    ///< 0: hidden_size / n_heads
   double norm_eps = 1e-5;
+  std::string_view activation_key = "hidden_act";
+  std::string_view activation = "silu";
 };
 
-/// Reads and checks them. The vocabulary's size is the embedding table's. GGUF files have no defaults but head_dim's
-/// and n_kv_heads' computed ones.
+/// Reads and checks them, and refuses facts that no family's layers could take over: another activation, values of
+/// another width than keys, a vocabulary of another size than the embedding table. The vocabulary's size is the
+/// embedding table's. GGUF files have no defaults but head_dim's and n_kv_heads' computed ones.
 /// @throws Error{bad_file} naming the key
 CommonConfig read_common_config(const ModelFiles& files, const CommonDefaults& defaults = {});
 

@@ -42,10 +42,11 @@ constexpr int64_t kWindow = 4096;
 constexpr double kAttentionSoftcap = 50.0;
 constexpr double kLogitSoftcap = 30.0;
 constexpr int64_t kLayersOf27B = 46;
+constexpr CommonDefaults kDefaults{.activation_key = "hidden_activation", .activation = "gelu_pytorch_tanh"};
 
 ModelSpec read_spec(const ModelFiles& files) {
   ModelSpec spec;
-  const CommonConfig config = read_common_config(files);
+  const CommonConfig config = read_common_config(files, kDefaults);
   const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec);
   fill_spec(spec, "gemma2", files, config, kinds, read_window(files, kWindow, spec));
   const double theta = read_theta(files, "rope_parameters", 10000.0);
@@ -55,13 +56,12 @@ ModelSpec read_spec(const ModelFiles& files) {
 
 Gemma2::Gemma2(const ModelFiles& files, ThreadPool& pool) {
   WeightLoader load(files, pool);
-  const CommonConfig config = read_common_config(files);
+  const CommonConfig config = read_common_config(files, kDefaults);
   spec_ = read_spec(files);
 
   // The reference rounds this factor to the checkpoint's bfloat16; in float32 the two agree for the published sizes.
   embedding_scale_ = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  softcap_ =
-      static_cast<float>(files.real({"final_logit_softcapping", "final_logit_softcapping"}).value_or(kLogitSoftcap));
+  softcap_ = read_softcap(files, {"final_logit_softcapping", "final_logit_softcapping"}, kLogitSoftcap);
   rope_ = read_rope(load, spec_.layers.front().rope_theta, config.head_dim, "rope_parameters", RopeLayout::halves);
   load_embedding(load, config);
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
@@ -86,8 +86,8 @@ Layer Gemma2::load_layer(WeightLoader& load, const CommonConfig& config, int64_t
       norm({"layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"}, hidden);
   layer.attention = load_attention(load, config, layer_spec(index), index);
   layer.attention.spec.scale = static_cast<float>(gemma_attention_scale(files, config, kLayersOf27B));
-  const auto softcap = files.real({"attn_logit_softcapping", "attn_logit_softcapping"});
-  layer.attention.spec.softcap = static_cast<float>(softcap.value_or(kAttentionSoftcap));
+  layer.attention.spec.softcap =
+      read_softcap(files, {"attn_logit_softcapping", "attn_logit_softcapping"}, kAttentionSoftcap);
   layer.mlp = load_feed_forward(load, config, index);
   return layer;
 }

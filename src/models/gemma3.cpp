@@ -44,8 +44,13 @@ constexpr double kLocalTheta = 1e4;
 constexpr int64_t kLayersOf27B = 62;
 
 // Published multi-modal configs leave these out (4B: all; 12B: the head's size and the norm's).
-constexpr CommonDefaults kDefaults{
-    .context_length = 131072, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .norm_eps = 1e-6};
+constexpr CommonDefaults kDefaults{.context_length = 131072,
+                                   .n_heads = 8,
+                                   .n_kv_heads = 4,
+                                   .head_dim = 256,
+                                   .norm_eps = 1e-6,
+                                   .activation_key = "hidden_activation",
+                                   .activation = "gelu_pytorch_tanh"};
 
 double theta_of(const ModelFiles& files, LayerKind kind) {
   if (kind == LayerKind::full) return read_theta(files, "rope_parameters/full_attention", kGlobalTheta);
@@ -69,7 +74,7 @@ Gemma3::Gemma3(const ModelFiles& files, ThreadPool& pool) {
 
   // The reference rounds this factor to the checkpoint's bfloat16; in float32 the two agree for the published sizes.
   embedding_scale_ = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  softcap_ = static_cast<float>(files.real({"final_logit_softcapping", "final_logit_softcapping"}).value_or(0.0));
+  softcap_ = read_softcap(files, {"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
   load_embedding(load, config);
   for (int64_t i = 0; i < config.n_layers; ++i) layers_.push_back(load_layer(load, config, i));
   load_head(load, config,

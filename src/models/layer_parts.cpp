@@ -2,7 +2,18 @@
 
 #include <cmath>
 
+#include "models/config.h"
+
 namespace slipring {
+namespace {
+
+/// What config.json promises and the weights lack would be left out in silence.
+void check_promised_bias(const ModelFiles& files, std::string_view key, const Linear& first) {
+  if (files.is_gguf() || !first.bias.empty() || !files.boolean({key, {}}).value_or(false)) return;
+  bad_key(files, key, "false, as there are no biases", "true");
+}
+
+}  // namespace
 
 AttentionSpec attention_spec(int n_heads, const LayerSpec& layer) {
   return {.n_heads = n_heads,
@@ -28,6 +39,7 @@ AttentionPart load_attention(WeightLoader& load, const CommonConfig& config, con
                   {"layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias"}, config.kv_width(), hidden);
   part.o = linear({"layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
                   {"layers.{}.self_attn.o_proj.bias", "blk.{}.attn_output.bias"}, hidden, config.query_width());
+  check_promised_bias(load.files(), "attention_bias", part.q);
   part.spec = attention_spec(config.n_heads, layer);
   return part;
 }
@@ -45,6 +57,7 @@ FeedForwardPart load_feed_forward(WeightLoader& load, const CommonConfig& config
                    {"layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias"}, inner, hidden);
   part.down = linear({"layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight"},
                      {"layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias"}, hidden, inner);
+  check_promised_bias(load.files(), "mlp_bias", part.gate);
   return part;
 }
 

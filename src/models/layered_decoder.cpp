@@ -1,5 +1,9 @@
 #include "models/layered_decoder.h"
 
+#include <optional>
+
+#include "models/config.h"
+
 namespace slipring {
 
 Value LayeredDecoder::embed(Ops& ops) const {
@@ -25,7 +29,15 @@ void LayeredDecoder::load_embedding(WeightLoader& load, const CommonConfig& conf
 
 void LayeredDecoder::load_head(WeightLoader& load, const CommonConfig& config, Norm final_norm) {
   final_norm_ = std::move(final_norm);
-  head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
+  const ModelFiles& files = load.files();
+  const auto tied = files.is_gguf() ? std::nullopt : files.boolean({"tie_word_embeddings", {}});
+  if (tied != true) {
+    head_ = load.optional_linear({"/lm_head.weight", "output.weight"}, config.vocab_size, config.hidden_size);
+    if (tied == false && head_.matrix.empty()) {
+      bad_key(files, "tie_word_embeddings", "true, as there is no lm_head.weight", "false");
+    }
+  }
+  load.check_all_used();
   (head_.matrix.empty() ? embedding_ : head_).fine_activations = true;
   weight_bytes_ = load.bytes();
   fingerprint_ = load.fingerprint();

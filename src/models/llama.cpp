@@ -3,6 +3,8 @@
 //
 // Per layer: norm, attention, residual; norm, SwiGLU, residual. Biases where the files have them.
 // Reference: Hugging Face transformers, modeling_llama.py and modeling_mistral.py.
+#include <fmt/format.h>
+
 #include "models/config.h"
 #include "models/families.h"
 #include "models/layer_parts.h"
@@ -50,7 +52,8 @@ Llama::Llama(const ModelFiles& files, ThreadPool& pool) {
   const RopeLayout layout = files.is_gguf() ? RopeLayout::interleaved : RopeLayout::halves;
   const int64_t rotary_dim = files.integer({"", "rope.dimension_count"}).value_or(config.head_dim);
   if (rotary_dim < 2 || rotary_dim > config.head_dim || rotary_dim % 2 != 0) {
-    files.require_integer({"", "rope.dimension_count"}, config.head_dim, config.head_dim);
+    bad_key(files, files.is_gguf() ? "rope.dimension_count" : "head_dim",
+            fmt::format("an even number from 2 to {}", config.head_dim), std::to_string(rotary_dim));
   }
   rope_ = read_rope(load, spec_.layers.front().rope_theta, static_cast<int>(rotary_dim), "rope_parameters", layout);
 

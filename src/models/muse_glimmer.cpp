@@ -4,6 +4,10 @@
 // norm, residual (sandwich norms). Embeddings are normed; logits are multiplied, then soft-capped. Reference: Hugging
 // Face transformers, modeling_muse_glimmer.py.
 #include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include <slipring/error.h>
 
 #include "models/config.h"
 #include "models/families.h"
@@ -45,29 +49,46 @@ constexpr int64_t kWindow = 2048;
 constexpr double kTheta = 500000.0;
 constexpr double kQueryFactor = 3.87;
 constexpr double kPostNormEps = 1e-8;
+constexpr double kSoftcap = 20.0;
+constexpr CommonDefaults kDefaults{.activation_key = "hidden_activation"};
 constexpr double kOutputMultiplier = 0.19611613513818404;
 
 ModelSpec read_spec(const ModelFiles& files) {
   ModelSpec spec;
-  const CommonConfig config = read_common_config(files);
+  const CommonConfig config = read_common_config(files, kDefaults);
   const auto kinds = read_layer_kinds(files, config.n_layers, {.period = kPeriod, .full_residue = kPeriod - 1}, spec);
   fill_spec(spec, "muse_glimmer", files, config, kinds, read_window(files, kWindow, spec));
   const double theta = read_theta(files, "rope_parameters", kTheta);
   const auto thetas = files.reals({"layer_rope_theta", ""});
+  if (thetas && thetas->size() != spec.layers.size()) {
+    bad_key(files, "layer_rope_theta", fmt::format("{} numbers, one a layer", spec.layers.size()),
+            std::to_string(thetas->size()));
+  }
+  if (const std::string type = rope_type(files, "rope_parameters"); type != "default") {
+    throw Error(ErrorCode::unsupported, {.where = files.path().string() + ": rope type",
+                                         .expected = "default",
+                                         .got = "\"" + type + "\"",
+                                         .advice = {}});
+  }
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     LayerSpec& layer = spec.layers[i];
     layer.rope_theta = layer.kind == LayerKind::sliding ? theta : 0.0;
-    if (thetas && thetas->size() == spec.layers.size()) layer.rope_theta = (*thetas)[i];
+    if (thetas) layer.rope_theta = (*thetas)[i];
+    if (!(layer.rope_theta >= 0) || !std::isfinite(layer.rope_theta)) {
+      bad_key(files, "layer_rope_theta", "numbers above 0, or 0 for no position embedding",
+              fmt::format("{}", layer.rope_theta));
+    }
   }
   return spec;
 }
 
 MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
   WeightLoader load(files, pool);
-  const CommonConfig config = read_common_config(files);
+  const CommonConfig config = read_common_config(files, kDefaults);
   spec_ = read_spec(files);
-  output_multiplier_ = static_cast<float>(files.real({"output_multiplier", "logit_scale"}).value_or(kOutputMultiplier));
-  softcap_ = static_cast<float>(files.real({"final_logit_softcapping", "final_logit_softcapping"}).value_or(20.0));
+  output_multiplier_ =
+      static_cast<float>(read_positive(files, {"output_multiplier", "logit_scale"}, kOutputMultiplier));
+  softcap_ = read_softcap(files, {"final_logit_softcapping", "final_logit_softcapping"}, kSoftcap);
   embedding_norm_ = WeightLoader::plain_norm(config.hidden_size, config.norm_eps);
 
   load_embedding(load, config);
@@ -77,7 +98,7 @@ MuseGlimmer::MuseGlimmer(const ModelFiles& files, ThreadPool& pool) {
 
 Layer MuseGlimmer::load_layer(WeightLoader& load, const CommonConfig& config, int64_t index) const {
   const ModelFiles& files = load.files();
-  const double post_eps = files.real({"post_norm_eps", ""}).value_or(kPostNormEps);
+  const double post_eps = read_positive(files, {"post_norm_eps", ""}, kPostNormEps);
   // The reference stores these norms relative to one; GGUF files hold the sum.
   const float offset = files.is_gguf() ? 0.0F : 1.0F;
   const auto norm = [&](Names names, double eps) { return load.norm(names, config.hidden_size, eps, index, offset); };
@@ -95,7 +116,7 @@ Layer MuseGlimmer::load_layer(WeightLoader& load, const CommonConfig& config, in
   } else {
     layer.q_norm = WeightLoader::plain_norm(config.head_dim, config.norm_eps);
     layer.q_norm.weight = Tensor(DType::F32, {config.head_dim});
-    const double factor = files.real({"qk_scale_factor", ""}).value_or(kQueryFactor);
+    const double factor = read_positive(files, {"qk_scale_factor", ""}, kQueryFactor);
     std::fill_n(layer.q_norm.weight.data<float>(), config.head_dim, static_cast<float>(factor));
     layer.k_norm = WeightLoader::plain_norm(config.head_dim, config.norm_eps);
   }

@@ -47,7 +47,7 @@ class MuseGlimmerAssistant final : public Drafter {
 
 MuseGlimmerAssistant::MuseGlimmerAssistant(const ModelFiles& files, ThreadPool& pool) {
   read_spec(files);
-  const double eps = files.real({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}).value_or(1e-5);
+  const double eps = read_positive(files, {"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 1e-5);
   const int64_t inner = files.require_integer({"intermediate_size", "feed_forward_length"}, 1, kMaxFeatures);
   const auto n_heads =
       static_cast<int>(files.require_integer({"num_attention_heads", "attention.head_count"}, 1, kMaxHeads));

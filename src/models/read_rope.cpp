@@ -41,8 +41,8 @@ class Section {
   }
   double positive(std::string_view hf, std::string_view gguf, double otherwise) const {
     const double value = real(hf, gguf, otherwise);
-    if (!(value > 0) || !std::isfinite(value)) {
-      bad_key(files_, files_.is_gguf() ? gguf : hf, "a number above 0", std::to_string(value));
+    if (!(static_cast<float>(value) > 0) || !std::isfinite(static_cast<float>(value))) {
+      bad_key(files_, files_.is_gguf() ? gguf : hf, "a number above 0", fmt::format("{}", value));
     }
     return value;
   }
@@ -124,6 +124,10 @@ void stretch_yarn(Rope& rope, const Section& section, double theta, bool truncat
     magnitude =
         over != 0 && under != 0 ? yarn_magnitude(factor, over) / yarn_magnitude(factor, under) : yarn_magnitude(factor);
   }
+  if (!(static_cast<float>(*magnitude) > 0) || !std::isfinite(static_cast<float>(*magnitude))) {
+    bad_key(section.files(), section.files().is_gguf() ? "rope.scaling.yarn_attn_factor" : "attention_factor",
+            "a number above 0", fmt::format("{}", *magnitude));
+  }
   rope.magnitude = static_cast<float>(*magnitude);
 }
 
@@ -154,7 +158,7 @@ void stretch_longrope(Rope& rope, const Section& section, double original_contex
       static_cast<double>(files.require_integer({"max_position_embeddings", "context_length"}, 1, kMaxContext));
   const double factor = section.positive("factor", {}, context / original_context);
   const double recommended = factor <= 1.0 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original_context));
-  rope.magnitude = static_cast<float>(section.real("attention_factor", "rope.scaling.attn_factor", recommended));
+  rope.magnitude = static_cast<float>(section.positive("attention_factor", "rope.scaling.attn_factor", recommended));
 }
 
 }  // namespace
@@ -213,10 +217,16 @@ Rope read_rope(const WeightLoader& load, double theta, int rotary_dim, std::stri
                                          .got = "\"" + kind + "\"",
                                          .advice = {}});
   }
-  const Tensor divisors = load.find({{}, "rope_freqs.weight"});
-  if (!divisors.empty() && divisors.dtype() == DType::F32 && divisors.elements() == rotary_dim / 2) {
-    for (int i = 0; i < rotary_dim / 2; ++i)
-      rope.inverse_frequencies[static_cast<size_t>(i)] /= divisors.data<float>()[i];
+  const Names divisors_name{{}, "rope_freqs.weight"};
+  if (const Tensor divisors = load.find(divisors_name); !divisors.empty()) {
+    const bool fits = divisors.dtype() == DType::F32 && divisors.elements() == rotary_dim / 2;
+    const float* by = fits ? divisors.data<float>() : nullptr;
+    if (!fits || !std::all_of(by, by + rotary_dim / 2, [](float x) { return x > 0 && std::isfinite(x); })) {
+      bad_key(files, divisors_name.gguf, fmt::format("{} numbers above 0, in F32", rotary_dim / 2),
+              fits ? "another number among them"
+                   : fmt::format("{} of {}", divisors.elements(), to_string(divisors.dtype())));
+    }
+    for (int i = 0; i < rotary_dim / 2; ++i) rope.inverse_frequencies[static_cast<size_t>(i)] /= by[i];
   }
   return rope;
 }

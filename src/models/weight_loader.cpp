@@ -1,9 +1,12 @@
 #include "models/weight_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <slipring/error.h>
+
+#include "formats/format_error.h"
 
 namespace slipring {
 namespace {
@@ -43,12 +46,26 @@ std::string WeightLoader::full_name(Names name, int64_t layer) const {
 Tensor WeightLoader::find(Names name, int64_t layer) const {
   if ((files_.is_gguf() ? name.gguf : name.hf).empty()) return {};
   const std::string full = full_name(name, layer);
+  used_.insert(full);
   return files_.find_tensor({full, full});
 }
 
 Tensor WeightLoader::require(Names name, Shape shape, int64_t layer) const {
   const std::string full = full_name(name, layer);
+  used_.insert(full);
   return files_.require_tensor({full, full}, shape);
+}
+
+void WeightLoader::check_all_used() const {
+  const std::string layers = files_.is_gguf() ? "blk." : prefix_ + "layers.";
+  for (const std::string& name : files_.tensor_names()) {
+    // Old checkpoints hold the frequencies, which follow from the config.
+    if (!name.starts_with(layers) || used_.contains(name) || name.ends_with("rotary_emb.inv_freq")) continue;
+    throw Error(ErrorCode::bad_file, {.where = files_.path().string() + ": tensor " + in_quotes(name),
+                                      .expected = "only weights that this family has, in as many layers as it says",
+                                      .got = "one that would not be used",
+                                      .advice = "the file is damaged, or a variant that is not supported"});
+  }
 }
 
 // FNV-1a. Sampled, so that loading stays as fast as the packing; other training gives other bits everywhere.
@@ -72,7 +89,13 @@ Linear WeightLoader::pack(const std::string& name, const Tensor& tensor) {
   note(name, tensor);
   Linear linear;
   linear.name = name;
-  linear.matrix = PackedMatrix::pack(tensor, pool_, [this](const Tensor& rows) { files_.release(rows); });
+  try {
+    linear.matrix = PackedMatrix::pack(tensor, pool_, [this](const Tensor& rows) { files_.release(rows); });
+  } catch (const Error& error) {
+    ErrorInfo info = error.info();
+    info.where = files_.path().string() + ": tensor " + in_quotes(name) + ": " + info.where;
+    throw Error(error.code(), std::move(info));
+  }
   bytes_ += linear.matrix.bytes();
   files_.release(tensor);
   return linear;
@@ -132,6 +155,12 @@ Tensor WeightLoader::vector(Names name, Shape shape, int64_t layer) {
                                         .expected = "F32, F16 or BF16",
                                         .got = "type " + std::string(to_string(source.dtype())),
                                         .advice = "write the file again with this tensor unquantised"});
+  }
+  if (!std::all_of(out, out + count, [](float x) { return std::isfinite(x); })) {
+    throw Error(ErrorCode::bad_file, {.where = files_.path().string() + ": tensor " + full_name(name, layer),
+                                      .expected = "finite weights",
+                                      .got = "a NaN or an infinity",
+                                      .advice = "fetch or convert the file again"});
   }
   bytes_ += result.bytes();
   note(full_name(name, layer), source);

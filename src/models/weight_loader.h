@@ -1,6 +1,9 @@
 // Tensors of a model's files -> weights that ops take, with shapes checked and the file's pages given back once packed.
 #pragma once
 
+#include <string>
+#include <unordered_set>
+
 #include "formats/model_files.h"
 #include "kernels/thread_pool.h"
 #include "ops/weights.h"
@@ -49,6 +52,10 @@ class WeightLoader {
   /// Any plain tensor as float32. @throws Error{bad_file}
   Tensor vector(Names name, Shape shape, int64_t layer = -1);
 
+  /// Every tensor of the layers has been asked for. @throws Error{bad_file} naming one that was not: a bias that the
+  /// family does not know, a layer beyond the number that the files tell
+  void check_all_used() const;
+
   /// Bytes of everything loaded so far.
   int64_t bytes() const noexcept { return bytes_; }
   /// A hash over names, shapes, types and a sample of the bytes of everything loaded so far.
@@ -61,6 +68,7 @@ class WeightLoader {
   const ModelFiles& files_;
   ThreadPool& pool_;
   std::string prefix_;  // of Hugging Face names
+  mutable std::unordered_set<std::string> used_;
   int64_t bytes_ = 0;
   uint64_t fingerprint_ = 0xcbf29ce484222325ULL;
 };

@@ -100,11 +100,12 @@ class Parser {
     if (layout != "halves" && layout != "interleaved") line.fail("halves or interleaved");
     rope.layout = layout == "halves" ? RopeLayout::halves : RopeLayout::interleaved;
     line.expect("magnitude");
-    rope.magnitude = line.real();
+    rope.magnitude = line.positive();
     line.expect("frequencies");
     while (!line.done() && rope.inverse_frequencies.size() < kMostFrequencies) {
-      rope.inverse_frequencies.push_back(line.real());
+      rope.inverse_frequencies.push_back(line.positive());
     }
+    if (rope.inverse_frequencies.empty()) line.fail("at least one frequency");
     line.end();
     program_.ropes.push_back(std::move(rope));
   }
@@ -125,6 +126,9 @@ class Parser {
     line.expect("head_dim");
     state.layout.head_dim = static_cast<int>(line.integer(1, 1 << 16));
     state.layout.dtype = line.dtype();
+    if (state.layout.dtype != DType::F32 && state.layout.dtype != DType::F16 && state.layout.dtype != DType::BF16) {
+      line.fail("a state of F32, F16 or BF16");
+    }
     line.end();
     if (program_.states.size() >= kMostStates || !program_.nodes.empty()) line.fail("states before the first node");
     ProgramValue initial{.type = {.kind = ValueKind::state,
@@ -208,7 +212,7 @@ class Parser {
         if (kind != "rms" && kind != "layer") line.fail("kind rms or layer");
         use.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
         use.size = line.field("size", 1, kMost);
-        use.eps = line.real_field("eps");
+        use.eps = line.positive_field("eps");
         node.attributes = use;
         break;
       }
@@ -225,7 +229,7 @@ class Parser {
       }
       case OpKind::scale:
       case OpKind::softcap:
-        node.attributes = FactorUse{line.real_field("factor")};
+        node.attributes = FactorUse{line.positive_field("factor")};
         break;
       case OpKind::logit_rows: {
         const std::string rows = line.word_field("rows");
@@ -241,8 +245,9 @@ class Parser {
       case OpKind::attention: {
         AttentionUse use;
         use.n_heads = static_cast<int>(line.field("n_heads", 1, 1 << 16));
-        use.scale = line.real_field("scale");
+        use.scale = line.positive_field("scale");
         use.softcap = line.real_field("softcap");
+        if (use.softcap < 0) line.fail("a softcap of 0 or more", fmt::format("{}", use.softcap));
         use.window = line.field("window", 0, kMost);
         use.both_ways = line.field("both_ways", 0, 1) == 1;
         use.sinks = weight;
@@ -254,8 +259,8 @@ class Parser {
         use.first = weight;
         use.experts = static_cast<int32_t>(line.field("experts", 1, kMostExperts));
         use.per_token = static_cast<int32_t>(line.field("per_token", 1, use.experts));
-        use.alpha = line.real_field("alpha");
-        use.limit = line.real_field("limit");
+        use.alpha = line.positive_field("alpha");
+        use.limit = line.positive_field("limit");
         try {
           use.mixture = gather_mixture(program_, use);
         } catch (const Error& error) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <fmt/format.h>
 #include <optional>
 #include <utility>
@@ -81,8 +82,14 @@ int64_t TextLine::integer(int64_t least, int64_t most) {
 float TextLine::real() {
   skip();
   const auto value = take_number<float>(rest_);
-  if (!value) fail("a number");
+  if (!value || !std::isfinite(*value)) fail("a number");
   return *value;
+}
+
+float TextLine::positive() {
+  const float value = real();
+  if (!(value > 0)) fail("a number above 0", fmt::format("{}", value));
+  return value;
 }
 
 DType TextLine::dtype() {
@@ -139,6 +146,11 @@ int64_t TextLine::field(std::string_view name, int64_t least, int64_t most) {
 float TextLine::real_field(std::string_view name) {
   key(name);
   return real();
+}
+
+float TextLine::positive_field(std::string_view name) {
+  key(name);
+  return positive();
 }
 
 std::string TextLine::word_field(std::string_view name) {

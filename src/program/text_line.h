@@ -25,7 +25,8 @@ class TextLine {
   void expect(std::string_view token);
   std::string word();  ///< letters, digits and what else names hold
   int64_t integer(int64_t least, int64_t most);
-  float real();
+  float real();      ///< finite
+  float positive();  ///< above 0
   DType dtype();
   std::string quoted();              ///< "name" with \xx for odd characters
   std::string_view rest();           ///< everything that is left
@@ -35,6 +36,7 @@ class TextLine {
   void key(std::string_view name);
   int64_t field(std::string_view name, int64_t least, int64_t most);
   float real_field(std::string_view name);
+  float positive_field(std::string_view name);
   std::string word_field(std::string_view name);
 
  private:

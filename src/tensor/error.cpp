@@ -3,6 +3,27 @@
 namespace slipring {
 namespace {
 
+/// Text from files and prompts may hold anything. An error stays one line, without bytes that a terminal obeys: the
+/// control characters of ASCII and, as UTF-8 spells them (C2 80 to C2 9F), of Latin 1.
+std::string printable(std::string line) {
+  const auto byte = [&line](size_t i) { return static_cast<unsigned char>(line[i]); };
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (byte(i) < 0x20 || byte(i) == 0x7F) line[i] = ' ';
+    if (byte(i) == 0xC2 && i + 1 < line.size() && byte(i + 1) >= 0x80 && byte(i + 1) < 0xA0)
+      line[i] = line[i + 1] = ' ';
+  }
+  return line;
+}
+
+/// The start of a text that came from a file and may be of any length; cut between characters.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 1000;
+  if (text.size() <= kMost) return text;
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 std::string one_line(const ErrorInfo& info) {
   std::string line = info.where;
   const auto append = [&line](std::string_view separator, std::string_view lead, const std::string& text) {
@@ -11,14 +32,10 @@ std::string one_line(const ErrorInfo& info) {
     line += lead;
     line += text;
   };
-  append(": ", "", info.got);
+  append(": ", "", shortened(info.got));
   append(info.got.empty() ? ": " : ", ", "expected ", info.expected);
   append("; ", "", info.advice);
-  // Text from files and prompts may hold anything; an error stays one line.
-  for (char& c : line) {
-    if (c == '\n' || c == '\r' || c == '\0') c = ' ';
-  }
-  return line;
+  return printable(line);
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ fs::path with_window(const fs::path& folder, int window) {
 class DrafterParity : public ::testing::TestWithParam<DrafterCase> {
  protected:
   void SetUp() override {
-    const fs::path root = fixture_root();
+    const fs::path root =
+        root_with({GetParam().path, "muse-glimmer", "muse-glimmer-assistant/window_case.safetensors"});
     fs::path path = root / GetParam().path;
     if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
     const bool wide = GetParam().wide;

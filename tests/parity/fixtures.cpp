@@ -17,6 +17,13 @@ fs::path fixture_root() {
   return chosen != nullptr ? fs::path(chosen) : fs::path(SLIPRING_SOURCE_DIR) / "tests/data";
 }
 
+fs::path root_with(std::initializer_list<fs::path> names) {
+  const fs::path chosen = fixture_root();
+  const bool whole =
+      std::all_of(names.begin(), names.end(), [&](const fs::path& name) { return fs::exists(chosen / name); });
+  return whole ? chosen : fs::path(SLIPRING_SOURCE_DIR) / "tests/data";
+}
+
 std::vector<fs::path> target_folders() {
   std::vector<fs::path> folders;
   std::error_code problem;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 namespace slipring::testing {
 
 std::filesystem::path fixture_root();
+
+/// Where tests find the files that they name: fixture_root() if all of them are there, else tests/data.
+std::filesystem::path root_with(std::initializer_list<std::filesystem::path> names);
 
 /// Folders with weights (model.safetensors, config.json) and a case.safetensors with logits, sorted. Drafters are left
 /// out.

@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Families, OddConfig, ::testing::ValuesIn(testing::small
 
 class OddGguf : public ::testing::TestWithParam<const char*> {
  protected:
-  fs::path source() const { return fixture_root() / "gguf" / GetParam(); }
+  fs::path source() const { return root_with({fs::path("gguf") / GetParam()}) / "gguf" / GetParam(); }
 };
 
 // Writes `header` again with `change` in place of one key, and all tensors but `left_out`.

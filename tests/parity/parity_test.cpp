@@ -182,7 +182,7 @@ struct GgufCase {
 class Gguf : public ::testing::TestWithParam<GgufCase> {};
 
 TEST_P(Gguf, LogitsAreTheReferenceAndTheBitsDoNotDependOnTheChunk) {
-  const auto root = fixture_root();
+  const auto root = root_with({fs::path("gguf") / GetParam().file, GetParam().folder});
   const auto model = Model::load(root / "gguf" / GetParam().file);
   const TensorFile expected(root / GetParam().folder / "case.safetensors");
   const auto ids = expected.ids("input_ids");

@@ -34,7 +34,7 @@ struct Reference {
 };
 
 Reference gemma_reference() {
-  std::ifstream in(fixture_root() / "real/gemma3-270m.json");
+  std::ifstream in(root_with({"real/gemma3-270m.json"}) / "real/gemma3-270m.json");
   const auto json = nlohmann::json::parse(in);
   return {json["ids"], json["nll"], json["positions"], json["top_ids"], json["top_logits"]};
 }

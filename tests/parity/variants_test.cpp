@@ -42,7 +42,7 @@ double worst(const std::vector<float>& ours, const Tensor& expected) {
 class LongRope : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const fs::path data = fixture_root();
+    const fs::path data = root_with({"rope", "phi3", "gemma3", "olmo3"});
     fs::copy_file(data / "rope" / (std::string(GetParam()) + ".json"), folder_.path() / "config.json");
     fs::create_symlink(data / "phi3/model.safetensors", folder_.path() / "model.safetensors");
     expected_ = std::make_unique<TensorFile>(data / "rope" / (std::string(GetParam()) + ".safetensors"));
@@ -94,7 +94,7 @@ struct ScaledCase {
 class ScaledFullLayers : public ::testing::TestWithParam<ScaledCase> {};
 
 TEST_P(ScaledFullLayers, LogitsAreTheReferenceInEitherFormOfTheConfig) {
-  const fs::path data = fixture_root();
+  const fs::path data = root_with({"rope", "phi3", "gemma3", "olmo3"});
   const TensorFile expected(data / "rope" / (std::string(GetParam().name) + ".safetensors"));
   const auto ids = expected.ids("input_ids");
   nlohmann::json config;
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The phi3 fixture as GGUF: with q, k and v in one matrix and gate and up in another, as published, or each on its own.
 void write_phi3_gguf(const fs::path& path, bool fused) {
-  const TensorFile source(fixture_root() / "phi3/model.safetensors");
+  const TensorFile source(root_with({"phi3"}) / "phi3/model.safetensors");
   constexpr int64_t kLayers = 7;
   constexpr int64_t kHidden = 64;
   constexpr int64_t kInner = 96;
@@ -174,7 +174,7 @@ void write_phi3_gguf(const fs::path& path, bool fused) {
 }
 
 TEST(Phi3Gguf, FusedAndSplitProjectionsAreTheSameModel) {
-  const TensorFile expected(fixture_root() / "phi3/case.safetensors");
+  const TensorFile expected(root_with({"phi3"}) / "phi3/case.safetensors");
   const auto ids = expected.ids("input_ids");
   std::vector<float> both[2];
   for (const bool fused : {true, false}) {
@@ -191,7 +191,7 @@ TEST(Phi3Gguf, FusedAndSplitProjectionsAreTheSameModel) {
 class Mxfp4 : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Mxfp4, LogitsAreTheReferenceAndTheBitsDoNotDependOnTheChunk) {
-  const fs::path folder = fixture_root() / "gpt-oss-mxfp4";
+  const fs::path folder = root_with({"gpt-oss-mxfp4"}) / "gpt-oss-mxfp4";
   const auto model = Model::load(folder / GetParam());
   const TensorFile expected(folder / "mxfp4_case.safetensors");
   const auto ids = expected.ids("input_ids");
@@ -239,7 +239,7 @@ const std::vector<const char*> kDown{"blk.{}.ffn_down_exps.weight"};
 // The GGUF file's tensors decode to what the gguf package says, the folder's blocks are the same numbers, and the model
 // with these numbers in float32 is the reference.
 TEST(Mxfp4Weights, AreTheReferencesFromEitherFormat) {
-  const fs::path folder = fixture_root() / "gpt-oss-mxfp4";
+  const fs::path folder = root_with({"gpt-oss-mxfp4"}) / "gpt-oss-mxfp4";
   const TensorFile expected(folder / "mxfp4_case.safetensors");
   const auto gguf = ModelFiles::open(folder / "gpt-oss-mxfp4.gguf");
   for (const auto& [name, parts] : {std::pair("gate_up_proj", kGateUp), {"down_proj", kDown}}) {
