@@ -148,7 +148,12 @@ bool ConnectionServer::process_and_close_socket(int socket) {
     }
     if (!asked) break;
     bool closed = false;
-    sound = process_request(connection, left == 1, closed, nullptr);
+    sound = process_request(connection, left == 1, closed, [](httplib::Request& request) {
+      // A request that announces no body has none (RFC 9112, 6.3); httplib would read on until the client gives up.
+      if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) {
+        request.set_header("Content-Length", "0");
+      }
+    });
     if (!sound || closed || connection.last()) break;
   }
   return sound;

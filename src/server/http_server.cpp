@@ -1,5 +1,7 @@
 #include "server/http_server.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <httplib.h>
@@ -11,6 +13,7 @@
 #include "server/connection.h"
 #include "server/metrics.h"
 #include "server/page.h"
+#include "server/worker_queue.h"
 
 namespace slipring::server {
 namespace {
@@ -36,13 +39,55 @@ void send_error(Response& response, const ApiError& error) {
   if (error.status() == 401) response.set_header("WWW-Authenticate", "Bearer");
 }
 
+constexpr const char* kReads = "GET, HEAD, OPTIONS";
+constexpr const char* kTakes = "POST, OPTIONS";
+struct Endpoint {
+  const char* path;
+  const char* methods;
+};
+constexpr std::array<Endpoint, 8> kEndpoints{{{"/v1/completions", kTakes},
+                                              {"/v1/chat/completions", kTakes},
+                                              {"/v1/models", kReads},
+                                              {"/tokenize", kTakes},
+                                              {"/detokenize", kTakes},
+                                              {"/health", kReads},
+                                              {"/metrics", kReads},
+                                              {"/debug/rings", kReads}}};
+
+bool is_page(const std::string& path) {
+  const auto& files = page_files();
+  return std::any_of(files.begin(), files.end(), [&path](const PageFile& file) { return file.path == path; });
+}
+
+/// What a path takes, as the header Allow has it; null for paths that nobody serves.
+const char* methods_of(const std::string& path) {
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (path == endpoint.path) return endpoint.methods;
+  }
+  return is_page(path) ? kReads : nullptr;
+}
+
 // Paths that nobody serves share one name, so that no client can fill the metrics.
 std::string metric_path(const std::string& path) {
-  for (const char* served : {"/v1/completions", "/v1/chat/completions", "/v1/models", "/tokenize", "/detokenize",
-                             "/health", "/metrics", "/debug/rings"}) {
-    if (path == served) return path;
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (path == endpoint.path) return path;
   }
-  return is_public("GET", path) ? "page" : "other";
+  return is_page(path) ? "page" : "other";
+}
+
+/// Whether the path is served and takes the method; otherwise the response is complete.
+bool route(const Request& request, Response& response) {
+  const char* methods = methods_of(request.path);
+  if (methods == nullptr) {
+    send_error(response, {404, "not_found_error", "There is no " + request.path});
+    return false;
+  }
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (methods == kReads ? reads : request.method == "POST") return true;
+  response.set_header("Allow", methods);
+  send_error(response, {405, "invalid_request_error",
+                        request.path + " takes " + (methods == kReads ? "GET" : "POST") + ", not " + request.method});
+  return false;
 }
 
 ApiError as_api_error(const std::exception& error) {
@@ -71,6 +116,7 @@ struct HttpServer::Impl {
   Service& service;
   HttpOptions options;
   ConnectionServer http;
+  std::unique_ptr<WorkerQueue> workers;  // from bind() until run()
   Metrics metrics;
   std::atomic<int64_t> open_replies{0};
   std::atomic<bool> stopping{false};
@@ -93,6 +139,7 @@ HttpServer::~HttpServer() = default;
 
 int HttpServer::bind() {
   const HttpOptions& options = impl_->options;
+  impl_->workers = std::make_unique<WorkerQueue>(options.threads);
   const int port = options.port == 0                                      ? impl_->http.bind_to_any_port(options.host)
                    : impl_->http.bind_to_port(options.host, options.port) ? options.port
                                                                           : -1;
@@ -118,7 +165,7 @@ void HttpServer::stop() {
 }
 
 void HttpServer::Impl::configure() {
-  http.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(static_cast<size_t>(count)); };
+  http.new_task_queue = [this] { return workers.release(); };
   http.set_payload_max_length(static_cast<size_t>(options.max_body_bytes));
   http.limits.silence = options.silence_timeout;
   http.limits.request = options.request_timeout;
@@ -129,7 +176,7 @@ void HttpServer::Impl::configure() {
   http.set_keep_alive_max_count(1000);
   http.set_tcp_nodelay(true);
   http.set_pre_routing_handler([this](const Request& request, Response& response) {
-    const bool admitted = admit(request, response);
+    const bool admitted = admit(request, response) && route(request, response);
     // Only POST's bodies are read, and only of requests that are let in. Any other would be read as the next request.
     if (has_body(request) && (!admitted || request.method != "POST")) {
       Connection::current()->end_with_this();
@@ -146,11 +193,9 @@ void HttpServer::Impl::configure() {
       send_error(response, {500, "server_error", "An error of unknown kind"});
     }
   });
-  http.set_error_handler([this](const Request& request, Response& response) {
+  http.set_error_handler([this](const Request&, Response& response) {
     if (!response.body.empty()) return;
     const int status = response.status;
-    const std::string what = request.method + " " + request.path;
-    if (status == 404) send_error(response, {404, "not_found_error", "There is no " + what});
     if (status == 413) {
       send_error(response, {413, "invalid_request_error",
                             "The body is larger than " + std::to_string(options.max_body_bytes) + " bytes"});
@@ -180,6 +225,7 @@ bool HttpServer::Impl::admit(const Request& request, Response& response) const {
   }
   if (request.method == "OPTIONS") {
     response.status = 204;
+    if (const char* methods = methods_of(request.path)) response.set_header("Allow", methods);
     if (!allowed.empty()) {
       response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
       response.set_header("Access-Control-Allow-Headers", "Authorization, Content-Type");
@@ -243,18 +289,6 @@ void HttpServer::Impl::add_routes() {
       return service.chat(wire);
     });
   });
-  // Another method on a path that exists.
-  const auto wrong_method = [](const char* allowed) {
-    return [allowed](const Request& request, Response& response) {
-      response.set_header("Allow", allowed);
-      send_error(response,
-                 {405, "invalid_request_error", request.path + " takes " + allowed + ", not " + request.method});
-    };
-  };
-  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"}) {
-    for (auto method : {&httplib::Server::Get, &httplib::Server::Delete}) (http.*method)(path, wrong_method("POST"));
-  }
-  for (const char* path : {"/health", "/v1/models", "/debug/rings", "/metrics"}) http.Post(path, wrong_method("GET"));
 }
 
 void HttpServer::Impl::reply(const Request& request, Response& response, const Start& start) {

@@ -30,10 +30,10 @@ class HttpServer {
   HttpServer(Service& service, const HttpOptions& options);
   ~HttpServer();
 
-  /// Binds. @return the port
-  /// @throws Error{io} naming host and port
+  /// Starts the threads for connections and binds. Once. @return the port
+  /// @throws Error{io} naming host and port; Error{out_of_memory} if the system does not start all threads
   int bind();
-  /// Serves until stop(), then waits for running replies.
+  /// After bind(). Serves until stop(), then waits for running replies.
   void run();
   /// Takes no more connections; replies that run go on until they end or the drain time is over.
   void stop();

@@ -24,7 +24,7 @@ std::string dumped(const Json& json) {
 Service::Service(std::shared_ptr<const Model> model, std::string name, const SchedulerOptions& options,
                  const std::string& chat_template)
     : model_(std::move(model)),
-      name_(std::move(name)),
+      name_(valid_utf8(name)),  // a file's name may be anything
       created_(std::time(nullptr)),
       dialect_(reply_dialect(model_->tokenizer())),
       scheduler_(model_, options) {

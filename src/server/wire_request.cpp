@@ -26,8 +26,13 @@ Json parse_object(std::string_view body) {
   Json json;
   try {
     json = Json::parse(body, limit_depth);
-  } catch (const Json::exception& error) {
-    throw ApiError::bad_request("", std::string("The body is not JSON: ") + error.what());
+  } catch (const Json::parse_error& error) {
+    throw ApiError::bad_request(
+        "", error.byte > body.size()
+                ? "The body is not valid JSON: it ends too early, after " + std::to_string(body.size()) + " bytes"
+                : "The body is not valid JSON at byte " + std::to_string(error.byte));
+  } catch (const Json::exception&) {
+    throw ApiError::bad_request("", "The body holds a number that is too large");
   }
   if (!json.is_object())
     throw ApiError::bad_request("", std::string("The body must be an object, not ") + json.type_name());
@@ -41,7 +46,8 @@ const Json* field(const Json& json, const char* name) {
 }
 
 [[noreturn]] void wrong_type(const std::string& name, const std::string& expected, const Json& got) {
-  throw ApiError::bad_request(name, in_quotes(name) + " must be " + expected + ", not " + std::string(got.type_name()));
+  throw ApiError::bad_request(name, in_quotes(name) + " must be " + expected + ", not " +
+                                        (got.is_number() ? got.dump() : std::string(got.type_name())));
 }
 
 // Whole numbers, also spelled 5.0; what is too large for int64_t becomes its greatest value.

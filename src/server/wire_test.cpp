@@ -77,6 +77,24 @@ TEST(WireRequest, ContentsBecomeTextAndArgumentsObjects) {
   EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"], Json::parse(R"({"x": [1]})"));
 }
 
+TEST(WireRequest, WordsAreOurs) {
+  const auto words = [](const std::string& body) -> std::string {
+    try {
+      parse_completion(body);
+      return "fine";
+    } catch (const ApiError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(words(R"({"prompt": "x", "seed": 1.5})"), "'seed' must be a whole number, not 1.5");
+  EXPECT_EQ(words(R"({"prompt": "x", "seed": "1"})"), "'seed' must be a whole number, not string");
+  EXPECT_EQ(words(R"({"prompt": x})"), "The body is not valid JSON at byte 12");
+  EXPECT_EQ(words(R"({"prompt": "x")"), "The body is not valid JSON: it ends too early, after 14 bytes");
+  EXPECT_EQ(words(""), "The body is not valid JSON: it ends too early, after 0 bytes");
+  EXPECT_EQ(words("{\"prompt\": \"\xff\"}"), "The body is not valid JSON at byte 13");
+  EXPECT_EQ(words(R"({"prompt": "x", "seed": 1e999})"), "The body holds a number that is too large");
+}
+
 TEST(WireRequest, NullIsAbsentAndUnknownIsIgnored) {
   const char* names[] = {"model",
                          "max_tokens",

@@ -93,6 +93,19 @@ TEST_F(Http, NothingInABodyIsARequest) {
   }
 }
 
+// Without a length there is no body, and nothing to wait for.
+TEST_F(Http, ABodyThatIsNotAnnouncedIsEmpty) {
+  start({}, 64);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const char* line : {"POST /v1/completions", "POST /tokenize", "PATCH /v1/models", "PUT /nothing"}) {
+    const std::string answer = answers_to(port_, line + std::string(" HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    EXPECT_EQ(answer.find("HTTP/1.1 4"), 0U) << line;
+    EXPECT_EQ(answer.find("well-formed"), std::string::npos) << line << ": " << answer;
+  }
+  // Each ends with the idle connection, after a second; a body is waited for ten seconds.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+}
+
 TEST_F(Http, TwoRequestsInOnePieceAreBothAnswered) {
   start({}, 64);
   const std::string one = kHealth;

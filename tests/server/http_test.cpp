@@ -47,6 +47,45 @@ TEST_F(Http, StatusesOfWhatIsNotThere) {
   }
 }
 
+TEST_F(Http, OtherMethodsOfKnownPathsSayWhichAreTaken) {
+  start();
+  auto http = client();
+  const auto ask = [&http](const char* method, const char* path) {
+    httplib::Request request;
+    request.method = method;
+    request.path = path;
+    const auto result = http.send(request);
+    EXPECT_TRUE(result) << method << " " << path;
+    return result ? *result : httplib::Response{};
+  };
+  for (const char* path : {"/health", "/v1/models", "/metrics", "/debug/rings", "/", "/app.js"}) {
+    for (const char* method : {"POST", "PUT", "PATCH", "DELETE", "TRACE"}) {
+      const auto response = ask(method, path);
+      EXPECT_EQ(response.status, 405) << method << " " << path;
+      EXPECT_EQ(response.get_header_value("Allow"), "GET, HEAD, OPTIONS") << method << " " << path;
+    }
+    EXPECT_EQ(ask("HEAD", path).status, 200) << path;
+    EXPECT_EQ(ask("OPTIONS", path).get_header_value("Allow"), "GET, HEAD, OPTIONS") << path;
+  }
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"}) {
+    for (const char* method : {"GET", "HEAD", "PUT", "PATCH", "DELETE"}) {
+      const auto response = ask(method, path);
+      EXPECT_EQ(response.status, 405) << method << " " << path;
+      EXPECT_EQ(response.get_header_value("Allow"), "POST, OPTIONS") << method << " " << path;
+    }
+  }
+  for (const char* method : {"GET", "POST", "PUT", "DELETE", "TRACE"}) EXPECT_EQ(ask(method, "/appxjs").status, 404);
+}
+
+// A path is bytes, JSON is not.
+TEST_F(Http, ANameThatIsNoTextIsMendedEverywhere) {
+  SchedulerOptions options;
+  options.session.context = 64;
+  Service service(Model::load(""), "t\xffny", options, "");
+  EXPECT_EQ(Json::parse(service.models())["data"][0]["id"], "t\uFFFDny");
+  EXPECT_EQ(service.complete(parse_completion(R"({"prompt": "a", "max_tokens": 1})"))->head().model, "t\uFFFDny");
+}
+
 TEST_F(Http, PromptsAndLimitsAtTheContextsEdge) {
   start({}, 64);
   const auto prompt = [](int count) { return Json(std::vector<int>(static_cast<size_t>(count), 300)).dump(); };
