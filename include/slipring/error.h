@@ -30,7 +30,8 @@ enum class ErrorCode : uint8_t {
 /// Stable lower-case name of a code, for logs, JSON and scripts.
 std::string_view to_string(ErrorCode code) noexcept;
 
-/// Process exit status of the command line for a code: 1 for failures while running, 2 for what the caller must change.
+/// Exit status of the command line for a code: 1 failed while running, 2 the caller must change something, 130
+/// cancelled.
 int exit_status(ErrorCode code) noexcept;
 
 /// The parts of an error. Empty parts are left out of the message.

@@ -68,8 +68,8 @@ std::filesystem::path default_model_path();
 /// Path of the default model's drafter. @throws like default_model_path()
 std::filesystem::path default_drafter_path();
 
-/// The context that a session has when none is asked for: the model's own, but at most this many positions unless
-/// asked, so that a long-context model does not promise memory that the machine lacks.
+/// What `serve` and perplexity() take where no context is asked for: the model's own, but at most this many positions,
+/// so that a long-context model does not promise memory that the machine lacks. A Session takes the model's own.
 inline constexpr int64_t kDefaultContext = 8192;
 
 }  // namespace slipring

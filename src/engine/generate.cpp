@@ -69,7 +69,10 @@ class Generation {
       bool ended = take(history_.back());
       while (!ended && session_.length() < session_.context()) ended = step();
     }
-    if (result_.finish != FinishReason::cancelled) deliver(output_.finish());
+    if (const FinishReason finish = result_.finish; finish != FinishReason::cancelled) {
+      deliver(output_.finish());
+      result_.finish = finish;  // what ended it came before; nothing is left to be cancelled
+    }
     result_.decode_seconds = seconds_since(decode_start);
     result_.draws = sampler_.draws();
     return std::move(result_);

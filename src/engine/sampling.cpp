@@ -113,10 +113,11 @@ std::vector<std::string> SamplingOptions::problems(int64_t vocab_size) const {
   const auto check = [&found](bool sound, const char* name, double value, const char* expected) {
     if (!sound) found.push_back(fmt::format("{}: got {}, expected {}", name, value, expected));
   };
-  check(std::isfinite(temperature) && temperature >= 0, "temperature", temperature, "0 or more");
+  check(std::isfinite(temperature) && temperature >= 0, "temperature", temperature, "a finite number, 0 or more");
   check(top_p >= 0 && top_p <= 1, "top-p", top_p, "0 to 1");
   check(min_p >= 0 && min_p <= 1, "min-p", min_p, "0 to 1");
-  check(std::isfinite(repeat_penalty) && repeat_penalty > 0, "repeat-penalty", repeat_penalty, "more than 0");
+  check(std::isfinite(repeat_penalty) && repeat_penalty > 0, "repeat-penalty", repeat_penalty,
+        "a finite number above 0");
   check(std::abs(presence_penalty) <= 2, "presence-penalty", presence_penalty, "-2 to 2");
   check(std::abs(frequency_penalty) <= 2, "frequency-penalty", frequency_penalty, "-2 to 2");
   check(penalty_window >= -1, "penalty window", static_cast<double>(penalty_window), "-1 or more");

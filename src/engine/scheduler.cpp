@@ -5,25 +5,17 @@
 #include <slipring/error.h>
 #include <slipring/scheduler.h>
 
+#include "engine/check_option.h"
 #include "engine/running.h"
 
 namespace slipring {
-namespace {
-
-void check_option(bool sound, const char* name, const char* expected, int64_t got) {
-  if (sound) return;
-  throw Error(ErrorCode::invalid_argument,
-              {.where = fmt::format("scheduler option {}", name), .expected = expected, .got = std::to_string(got)});
-}
-
-}  // namespace
-
 Scheduler::Scheduler(std::shared_ptr<const Model> model, const SchedulerOptions& options)
     : model_(std::move(model)), options_(options), store_(model_->spec(), options.prefixes) {
-  check_option(options.max_running >= 1 && options.max_running <= 256, "max_running", "1 to 256", options.max_running);
-  check_option(options.max_queued >= 0 && options.max_queued <= 100'000, "max_queued", "0 to 100000",
+  check_option(options.max_running >= 1 && options.max_running <= 256, "scheduler option max_running", "1 to 256",
+               options.max_running);
+  check_option(options.max_queued >= 0 && options.max_queued <= 100'000, "scheduler option max_queued", "0 to 100000",
                options.max_queued);
-  check_option(options.mixed_prefill >= 1, "mixed_prefill", "at least 1 token", options.mixed_prefill);
+  check_option(options.mixed_prefill >= 1, "scheduler option mixed_prefill", "at least 1 token", options.mixed_prefill);
   worker_ = make_worker(options.session.threads);
   // A session checks the other options, and knows the context that follows from them.
   const Session probe(model_, options.session, worker_);

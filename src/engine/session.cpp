@@ -5,21 +5,10 @@
 #include <slipring/session.h>
 #include <slipring/step_plan.h>
 
+#include "engine/check_option.h"
 #include "engine/step.h"
 
 namespace slipring {
-namespace {
-
-void check_option(bool sound, const char* name, const char* expected, int64_t got) {
-  if (sound) return;
-  throw Error(ErrorCode::invalid_argument, {.where = fmt::format("session option {}", name),
-                                            .expected = expected,
-                                            .got = std::to_string(got),
-                                            .advice = {}});
-}
-
-}  // namespace
-
 std::shared_ptr<Worker> make_worker(int threads) {
   return std::make_shared<Worker>(threads);
 }
@@ -29,11 +18,12 @@ Session::Session(std::shared_ptr<const Model> model, const SessionOptions& optio
 
 Session::Session(std::shared_ptr<const Model> model, const SessionOptions& options, std::shared_ptr<Worker> worker)
     : model_(std::move(model)), options_(options), worker_(std::move(worker)) {
-  check_option(options.chunk >= 1, "chunk", "at least 1 token", options.chunk);
-  check_option(options.context >= 0, "context", "0 (the model's own) or a number of tokens", options.context);
+  check_option(options.chunk >= 1, "session option chunk", "at least 1 token", options.chunk);
+  check_option(options.context >= 0, "session option context", "0 (the model's own) or a number of tokens",
+               options.context);
   if (options_.context == 0) options_.context = model_->spec().context_length;
-  check_option(options_.context <= model_->spec().context_length, "context",
-               fmt::format("at most the model's {} tokens", model_->spec().context_length).c_str(), options_.context);
+  check_option(options_.context <= model_->spec().context_length, "session option context",
+               fmt::format("at most the model's {} tokens", model_->spec().context_length), options_.context);
   sequence_ = std::make_unique<Sequence>(make_sequence(model_->spec().layers, options.kv_dtype));
 }
 

@@ -87,6 +87,8 @@ int exit_status(ErrorCode code) noexcept {
     case ErrorCode::unsupported:
     case ErrorCode::mismatch:
       return 2;
+    case ErrorCode::cancelled:
+      return 130;
     default:
       return 1;
   }
