@@ -112,10 +112,13 @@ DepthResult measure(Session& session, ReadProbe& probe, const BenchFlags& flags,
       const double before = decoding ? read_now() : 0.0;
       const double seconds = seconds_of([&] {
         if (!decoding) {
-          if (flags.prompt > 0) session.prefill(prompt);
+          if (flags.prompt > 0) session.prefill(prompt, [](int64_t, int64_t) { return !interrupted(); });
           return;
         }
-        for (const TokenId token : next) session.decode(token);
+        for (const TokenId token : next) {
+          stop_if_interrupted("bench");
+          session.decode(token);
+        }
       });
       const double after = decoding ? read_now() : 0.0;
       if (round == 0) continue;
@@ -184,7 +187,7 @@ void bench(const BenchFlags& flags) {
                fmt::format("{:.1f} ({:.0f} %)", r.bandwidth.median / 1e9, 100 * r.bandwidth_share),
                human_bytes(r.kv_bytes));
   }
-  if (flags.json) fmt::print("{}\n", all.dump());
+  if (flags.json) fmt::print("{}\n", to_text(all));
 }
 
 }  // namespace
@@ -196,26 +199,23 @@ void add_bench(CLI::App& app) {
   command->add_option("-p,--prompt-tokens", flags->prompt, "Tokens of the timed prefill")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+      ->check(whole_number(0, int64_t{1} << 30));
   command->add_option("-n,--decode-tokens", flags->generate, "Tokens of the timed decode")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+      ->check(whole_number(0, int64_t{1} << 30));
   command->add_option("-d,--depth", flags->depths, "Tokens in the context before; may be given several times")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+      ->check(whole_number(0, int64_t{1} << 30));
   command->add_option("-r,--repetitions", flags->repetitions, "Timed rounds; the median is shown")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
   command->add_option("--chunk", flags->chunk, "Tokens a prefill step computes at once")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command->add_option("--kv", flags->kv, "Element type of keys and values: f32, f16 or bf16")
-      ->type_name("TYPE")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+      ->check(whole_number(1, int64_t{1} << 20));
+  add_kv(*command, flags->kv);
   command->add_flag("--json", flags->json, "A JSON array with one object a depth");
   command->callback([flags] { bench(*flags); });
 }

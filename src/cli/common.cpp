@@ -8,12 +8,14 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <unistd.h>
 
 #include <slipring/error.h>
 
+#include "cli/say.h"
 #include "formats/output_file.h"
 
 namespace slipring::cli {
@@ -37,7 +39,7 @@ void ModelFlags::add(CLI::App& command) {
       ->type_name("PATH");
   command.add_option("-t,--threads", threads, "Threads; 0: all cores. Never changes the result")
       ->type_name("N")
-      ->check(CLI::Range(0, 256));
+      ->check(whole_number(0, 256));
 }
 
 void ModelFlags::add_with_program(CLI::App& command) {
@@ -52,23 +54,46 @@ std::shared_ptr<const Model> ModelFlags::load(int64_t context) const {
   return Model::load(model, {.threads = threads, .context = context});
 }
 
-void SessionFlags::add(CLI::App& command) {
-  command.add_option("-c,--ctx", context, "Most tokens of prompt and answer; 0: the model's own limit")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  command
-      .add_option("--chunk", chunk, "Tokens a prefill step computes at once: memory against speed, never the result")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command.add_option("--kv", kv, "Element type of keys and values: f32, f16 or bf16")
+CLI::Validator whole_number(int64_t least, int64_t most) {
+  return {[least, most](const std::string& text) {
+            int64_t number = 0;
+            const char* end = text.data() + text.size();
+            const auto [stop, problem] = std::from_chars(text.data(), end, number);
+            if (problem == std::errc{} && stop == end && number >= least && number <= most) return std::string{};
+            return fmt::format("got {}, expected a whole number from {} to {}", text, least, most);
+          },
+          fmt::format("{} to {}", least, most)};
+}
+
+CLI::Option* add_kv(CLI::App& command, std::string& kv, const std::string& what) {
+  return command.add_option("--kv", kv, "Element type of " + what + ": f32, f16 or bf16")
       ->type_name("TYPE")
       ->capture_default_str()
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
 }
 
-SessionOptions SessionFlags::options(int threads) const {
-  return {.kv_dtype = dtype_from_name(kv).value(), .context = context, .chunk = chunk, .threads = threads};
+void SessionFlags::add(CLI::App& command, ContextDefault by_default) {
+  by_default_ = by_default;
+  const std::string without = by_default == ContextDefault::capped
+                                  ? fmt::format("that limit, but at most {} tokens", kDefaultContext)
+                                  : std::string("that limit too");
+  command
+      .add_option("-c,--ctx", context,
+                  "Most tokens of prompt and answer; 0: the model's own limit; not given: " + without)
+      ->type_name("N")
+      ->check(whole_number(0, int64_t{1} << 40));
+  command
+      .add_option("--chunk", chunk, "Tokens a prefill step computes at once: memory against speed, never the result")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number(1, int64_t{1} << 20));
+  add_kv(command, kv);
+}
+
+SessionOptions SessionFlags::options(const ModelSpec& spec, int threads) const {
+  int64_t tokens = context > 0 ? context : spec.context_length;
+  if (context == kNotGiven && by_default_ == ContextDefault::capped) tokens = std::min(tokens, kDefaultContext);
+  return {.kv_dtype = dtype_from_name(kv).value(), .context = tokens, .chunk = chunk, .threads = threads};
 }
 
 void SamplingFlags::add(CLI::App& command) {
@@ -91,7 +116,8 @@ void SamplingFlags::add(CLI::App& command) {
   command
       .add_option("-s,--seed", seed, "Seed of the draws; the same seed gives the same text. -1: a new one each time")
       ->type_name("N")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number(-1, INT64_MAX));
 }
 
 SamplingOptions SamplingFlags::resolved() const {
@@ -119,9 +145,12 @@ std::string read_file(const std::filesystem::path& path) {
   if (path == "-") return slurp(std::cin);
   std::error_code ignored;
   std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::not_found,
-                {.where = path.string(), .expected = "a file that can be read", .got = "none", .advice = {}});
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  if (!file || folder) {
+    throw Error(ErrorCode::not_found, {.where = path.string(),
+                                       .expected = "a file that can be read",
+                                       .got = folder ? "a folder" : "none",
+                                       .advice = {}});
   }
   return slurp(file);
 }
@@ -130,6 +159,14 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   OutputFile file(path);
   file.write(text);
   file.commit();
+}
+
+void check_output(const std::filesystem::path& path) {
+  if (!path.empty()) const OutputFile probe(path);  // never committed: it leaves nothing
+}
+
+std::string to_text(const nlohmann::json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& where) {
@@ -173,20 +210,25 @@ void ProgressLine::show(int64_t done, int64_t total) {
   visible_ = true;
   const double rate = static_cast<double>(done) / (time - started_);
   const double left = rate > 0 ? static_cast<double>(total - done) / rate : 0;
-  fmt::print(stderr, "\r\x1b[2K{}: {} of {} tokens ({:.0f} %), {:.0f} tokens/s, {:.0f} s left", what_, done, total,
-             100.0 * static_cast<double>(done) / static_cast<double>(total), rate, left);
-  std::fflush(stderr);
+  say("\r\x1b[2K{}: {} of {} tokens ({:.0f} %), {:.0f} tokens/s, {:.0f} s left", what_, done, total,
+      100.0 * static_cast<double>(done) / static_cast<double>(total), rate, left);
 }
 
 void ProgressLine::clear() {
   if (!visible_) return;
-  fmt::print(stderr, "\r\x1b[2K");
+  say("\r\x1b[2K");
   visible_ = false;
 }
 
 bool interrupted() noexcept {
   return g_interrupted.load();
 }
+
+void stop_if_interrupted(const char* command) {
+  if (!interrupted()) return;
+  throw Error(ErrorCode::cancelled, {.where = command, .expected = {}, .got = "stopped on request", .advice = {}});
+}
+
 void catch_interrupts() {
   struct sigaction action {};
   action.sa_handler = on_interrupt;

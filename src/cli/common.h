@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,13 +27,32 @@ struct ModelFlags {
   std::shared_ptr<const Model> load(int64_t context = 0) const;
 };
 
+/// A whole number from `least` to `most`, and nothing that only begins like one.
+CLI::Validator whole_number(int64_t least, int64_t most);
+
+/// --kv: the element type of `what`. @return the option
+CLI::Option* add_kv(CLI::App& command, std::string& kv, const std::string& what = "keys and values");
+
+/// What a command takes where no --ctx is given; --ctx 0 is the model's own limit in every one.
+enum class ContextDefault : uint8_t {
+  model,   ///< the model's own limit
+  capped,  ///< the model's own limit, but at most kDefaultContext tokens
+};
+
 /// -c, --chunk, --kv.
 struct SessionFlags {
-  int64_t context = 0;
+  static constexpr int64_t kNotGiven = -1;
+  int64_t context = kNotGiven;
   int64_t chunk = 512;
   std::string kv = "f16";
-  void add(CLI::App& command);
-  SessionOptions options(int threads) const;
+  void add(CLI::App& command, ContextDefault by_default = ContextDefault::model);
+  /// What --ctx asks for; 0: nothing.
+  int64_t wanted_context() const { return std::max<int64_t>(context, 0); }
+  /// With the context that --ctx or the command's default gives this model.
+  SessionOptions options(const ModelSpec& spec, int threads) const;
+
+ private:
+  ContextDefault by_default_ = ContextDefault::model;
 };
 
 /// --temp, --top-k, --top-p, --min-p, --repeat-penalty, --seed.
@@ -49,6 +69,12 @@ std::string read_file(const std::filesystem::path& path);
 
 /// Replaces the file whole. @throws Error{io, not_found}
 void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// Fails now where writing this file after the work would: no such folder, no right to. Nothing for an empty path.
+void check_output(const std::filesystem::path& path);
+
+/// One line of JSON, or indented. What is not UTF-8, as a path may be, becomes U+FFFD.
+std::string to_text(const nlohmann::json& json, int indent = -1);
 
 /// "1 2 3" or "1,2,3" to ids. @throws Error{invalid_argument} naming the word that is no id
 std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& where);
@@ -76,5 +102,7 @@ class ProgressLine {
 /// Ctrl-C asks commands to stop; true once it was pressed. A second Ctrl-C ends the process at once.
 bool interrupted() noexcept;
 void catch_interrupts();
+/// @throws Error{cancelled}, exit status 130, once Ctrl-C was pressed
+void stop_if_interrupted(const char* command);
 
 }  // namespace slipring::cli

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 
 namespace slipring::cli {
 namespace {
@@ -43,14 +44,13 @@ void export_command(const ExportFlags& flags) {
                 {.where = "export", .expected = "-o DIR, or --print", .got = "neither", .advice = {}});
   }
   const auto model = flags.model.load();
-  for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
+  for (const std::string& notice : model->spec().notices) say("slipring: note: {}\n", notice);
   if (flags.print) {
     for (const Program& program : make_programs(*model, options)) fmt::print("{}\n", to_text(program));
     return;
   }
   for (const ExportedFile& file : export_model(*model, options, flags.output)) {
-    fmt::print(stderr, "{:>10}  {}\n", human_bytes(file.bytes),
-               (std::filesystem::path(flags.output) / file.name).string());
+    say("{:>10}  {}\n", human_bytes(file.bytes), (std::filesystem::path(flags.output) / file.name).string());
   }
 }
 
@@ -60,12 +60,10 @@ void add_export(CLI::App& app) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* command = app.add_subcommand("export", "Write a model as programs and ONNX files that other runtimes run");
   flags->model.add(*command);
-  command->add_option("-o,--output", flags->output, "Folder to write the bundle to; made if it is not there")
-      ->type_name("DIR");
-  command->add_option("--kv", flags->kv, "Element type of the states: f32, f16 or bf16")
-      ->type_name("TYPE")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  auto* output =
+      command->add_option("-o,--output", flags->output, "Folder to write the bundle to; made if it is not there")
+          ->type_name("DIR");
+  add_kv(*command, flags->kv, "the states");
   command->add_flag("--embeddings", flags->embeddings,
                     "Hidden states in place of token ids, full caches with the window as a mask: no ring");
   command->add_option("--quantize", flags->quantise, "Weights of linear maps in blocks: q8 or q4")
@@ -83,7 +81,7 @@ void add_export(CLI::App& app) {
       ->add_option("-d,--drafter", flags->drafter,
                    "DFlash drafter: adds its programs inject and draft, and the hidden states that they read")
       ->type_name("PATH");
-  command->add_flag("--print", flags->print, "Print the programs instead of writing anything");
+  command->add_flag("--print", flags->print, "Print the programs instead of writing anything")->excludes(output);
   command->footer("Example: slipring export -m model.gguf -o bundle, then slipring run --program bundle -p \"Once\"");
   command->callback([flags] { export_command(*flags); });
 }

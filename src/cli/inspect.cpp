@@ -123,7 +123,7 @@ void inspect(const InspectFlags& flags) {
   const ModelSpec spec = read_model_spec(*files);
   const DType kv = dtype_from_name(flags.kv).value();
   if (flags.json) {
-    fmt::print("{}\n", as_json(*files, spec, kv).dump());
+    fmt::print("{}\n", to_text(as_json(*files, spec, kv)));
   } else {
     print(*files, spec, kv);
   }
@@ -134,11 +134,11 @@ void inspect(const InspectFlags& flags) {
 void add_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand("inspect", "Layers, windows, memory at several contexts, tensor types");
-  command->add_option("-m,--model", flags->model, "GGUF file or Hugging Face folder")->type_name("PATH");
-  command->add_option("--kv", flags->kv, "Element type of keys and values: f32, f16 or bf16")
-      ->type_name("TYPE")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  auto* place = command->add_option("path", flags->model, "GGUF file or Hugging Face folder; as -m");
+  command->add_option("-m,--model", flags->model, "GGUF file or Hugging Face folder")
+      ->type_name("PATH")
+      ->excludes(place);
+  add_kv(*command, flags->kv);
   command->add_flag("--json", flags->json, "One JSON object");
   command->callback([flags] { inspect(*flags); });
 }

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 #include "formats/output_file.h"
 #include "formats/safetensors_writer.h"
 
@@ -24,11 +25,13 @@ struct LogitsFlags {
 };
 
 void logits(const LogitsFlags& flags) {
+  catch_interrupts();
   const std::string text = flags.tokens_file.empty() ? flags.tokens : read_file(flags.tokens_file);
   const auto ids = parse_token_ids(text, flags.tokens_file.empty() ? "--tokens" : flags.tokens_file);
   refuse_to_replace(flags.output, flags.model.program.empty() ? flags.model.model : flags.model.program);
-  const auto model = flags.model.load(flags.session.context);
-  Session session(model, flags.session.options(flags.model.threads));
+  check_output(flags.output);
+  const auto model = flags.model.load(flags.session.wanted_context());
+  Session session(model, flags.session.options(model->spec(), flags.model.threads));
   const int64_t vocab = model->spec().vocab_size;
   Tensor all(DType::F32, {static_cast<int64_t>(ids.size()), vocab});
   ProgressLine progress("computing logits");
@@ -39,10 +42,10 @@ void logits(const LogitsFlags& flags) {
       },
       [&](int64_t done, int64_t total) {
         progress.show(done, total);
-        return true;
+        return !interrupted();
       });
   write_safetensors(flags.output, {{"logits", all}});
-  fmt::print(stderr, "wrote logits {} to {}\n", all.shape().to_string(), flags.output);
+  say("wrote logits {} to {}\n", all.shape().to_string(), flags.output);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 
 namespace slipring::cli {
 namespace {
@@ -25,10 +26,10 @@ struct PerplexityFlags {
 void run_perplexity(const PerplexityFlags& flags) {
   catch_interrupts();
   const std::string text = read_file(flags.tokens_file.empty() ? flags.file : flags.tokens_file);
-  const auto model = flags.model.load(flags.session.context);
+  const auto model = flags.model.load(flags.session.wanted_context());
   const auto ids =
       flags.tokens_file.empty() ? model->tokenizer().encode(text) : parse_token_ids(text, flags.tokens_file);
-  SessionOptions session_options = flags.session.options(flags.model.threads);
+  SessionOptions session_options = flags.session.options(model->spec(), flags.model.threads);
   PerplexityOptions options = flags.options;
   options.context = session_options.context;
   session_options.context = 0;
@@ -43,7 +44,7 @@ void run_perplexity(const PerplexityFlags& flags) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::string method =
       fmt::format("every token scored once in windows of {} tokens, {} of them shared with the window before; BOS {}",
-                  options.context > 0 ? options.context : std::min(session.context(), kDefaultContext), options.overlap,
+                  options.context, options.overlap,
                   model->has_tokenizer() && model->tokenizer().add_bos() ? "first in each, never scored"
                                                                          : "not used by this model");
   if (flags.json) {
@@ -54,12 +55,12 @@ void run_perplexity(const PerplexityFlags& flags) {
                        {"method", method},
                        {"seconds", seconds}};
     if (flags.per_token) out["nll"] = result.nll;
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", to_text(out));
     return;
   }
   fmt::print("perplexity {:.4f}\nmean NLL   {:.6f} nats a token\ntokens     {} scored, in {} windows\nmethod     {}\n",
              result.perplexity(), result.mean_nll(), result.nll.size(), result.windows, method);
-  fmt::print(stderr, "{:.1f} tokens/s\n", static_cast<double>(result.nll.size()) / seconds);
+  say("{:.1f} tokens/s\n", static_cast<double>(result.nll.size()) / seconds);
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ void add_perplexity(CLI::App& app) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand("perplexity", "How well a model predicts a text");
   flags->model.add(*command);
-  flags->session.add(*command);
+  flags->session.add(*command, ContextDefault::capped);
   auto* source = command->add_option_group("text", "What to score");
   source->add_option("-f,--file", flags->file, "Text file; - is standard input")->type_name("FILE");
   source->add_option("--tokens-file", flags->tokens_file, "File of token ids, without BOS")->type_name("FILE");
@@ -78,8 +79,9 @@ void add_perplexity(CLI::App& app) {
                    "Tokens a window shares with the one before it, not scored again")
       ->type_name("N")
       ->capture_default_str();
-  command->add_flag("--json", flags->json, "One JSON object");
-  command->add_flag("--per-token", flags->per_token, "With --json: the negative log likelihood of each token");
+  auto* json = command->add_flag("--json", flags->json, "One JSON object");
+  command->add_flag("--per-token", flags->per_token, "With --json: the negative log likelihood of each token")
+      ->needs(json);
   command->callback([flags] { run_perplexity(*flags); });
 }
 

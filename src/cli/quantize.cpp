@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 #include "formats/quantise_model.h"
 
 namespace slipring::cli {
@@ -41,18 +42,17 @@ void quantize(const QuantizeFlags& flags) {
   const QuantiseReport report = quantise_model(flags.input, flags.output, flags.type, options);
   progress.clear();
   for (const TensorChoice& choice : report.substitutions()) {
-    fmt::print(stderr, "{}: {} instead of {}, which its rows do not fit\n", choice.name, to_string(choice.to),
-               to_string(choice.wanted));
+    say("{}: {} instead of {}, which its rows do not fit\n", choice.name, to_string(choice.to),
+        to_string(choice.wanted));
   }
   int64_t again = 0;
   for (const TensorChoice& choice : report.tensors) {
     again += static_cast<int64_t>(is_quantised(choice.from) && choice.from != choice.to);
   }
   if (again > 0) {
-    fmt::print(stderr, "{} tensors were quantised before; what that lost does not come back\n", again);
+    say("{} tensors were quantised before; what that lost does not come back\n", again);
   }
-  fmt::print(stderr, "{} -> {}: {} -> {}\n", flags.input, flags.output, human_bytes(report.bytes_in),
-             human_bytes(report.bytes_out));
+  say("{} -> {}: {} -> {}\n", flags.input, flags.output, human_bytes(report.bytes_in), human_bytes(report.bytes_out));
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ void add_quantize(CLI::App& app) {
   command->add_option("input", flags->input, "GGUF file to read")->required();
   command->add_option("output", flags->output, "GGUF file to write; appears only when it is whole")->required();
   command->add_option("type", flags->type, type_names())->required();
-  command->add_option("-t,--threads", flags->threads, "Threads; 0: all cores")->check(CLI::Range(0, 256));
+  command->add_option("-t,--threads", flags->threads, "Threads; 0: all cores")->check(whole_number(0, 256));
   command->callback([flags] { quantize(*flags); });
 }
 

@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 
 namespace slipring::cli {
 namespace {
@@ -79,16 +80,18 @@ std::string memory_line(const Session& session) {
 }
 
 void print_summary(const Session& session, const GenerateResult& result, uint64_t seed) {
-  fmt::print(stderr, "prefill {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}; seed {}\n",
-             result.prompt_tokens, rate(result.prompt_tokens, result.prefill_seconds), result.tokens.size(),
-             rate(static_cast<int64_t>(result.tokens.size()) - 1, result.decode_seconds), to_string(result.finish),
-             seed);
+  // The first token comes out of the prefill: a rate needs one more.
+  const auto decoded = static_cast<int64_t>(result.tokens.size()) - 1;
+  const std::string speed =
+      decoded > 0 ? fmt::format(", {:.1f} tokens/s", rate(decoded, result.decode_seconds)) : std::string();
+  say("prefill {} tokens, {:.1f} tokens/s; decode {} tokens{}; ended by {}; seed {}\n", result.prompt_tokens,
+      rate(result.prompt_tokens, result.prefill_seconds), result.tokens.size(), speed, to_string(result.finish), seed);
   const SpeculationStats& stats = result.speculation;
   if (stats.proposed > 0) {
-    fmt::print(stderr, "drafts: {} of {} accepted, {:.2f} tokens a step\n", stats.accepted, stats.proposed,
-               static_cast<double>(stats.steps + stats.accepted) / static_cast<double>(stats.steps));
+    say("drafts: {} of {} accepted, {:.2f} tokens a step\n", stats.accepted, stats.proposed,
+        static_cast<double>(stats.steps + stats.accepted) / static_cast<double>(stats.steps));
   }
-  fmt::print(stderr, "{}\n", memory_line(session));
+  say("{}\n", memory_line(session));
 }
 
 /// What generate() is to be given: the prompt, after what a saved session has seen already.
@@ -130,15 +133,17 @@ void write_stats(const RunFlags& flags, const Session& session, const GenerateRe
                             {"proposed_at", stats.proposed_at},
                             {"accepted_at", stats.accepted_at},
                             {"propose_seconds", stats.propose_seconds}};
-  write_file(flags.stats, json.dump() + "\n");
+  write_file(flags.stats, to_text(json) + "\n");
 }
 
 void run(const RunFlags& flags, bool have_prompt) {
   catch_interrupts();
   const std::string prompt_text = read_prompt(flags, have_prompt);
-  const auto model = flags.model.load(flags.session.context);
-  for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
-  Session session(model, flags.session.options(flags.model.threads));
+  check_output(flags.stats);
+  check_output(flags.save_session);
+  const auto model = flags.model.load(flags.session.wanted_context());
+  for (const std::string& notice : model->spec().notices) say("slipring: note: {}\n", notice);
+  Session session(model, flags.session.options(model->spec(), flags.model.threads));
 
   attach_drafts(session, flags);
   SamplerState sampler;
@@ -147,7 +152,7 @@ void run(const RunFlags& flags, bool have_prompt) {
     saved->restore(session);
     sampler = saved->sampler();
     if (saved->drafts_state().empty() && session.drafts() != nullptr && !session.drafts()->taps().empty()) {
-      fmt::print(stderr, "slipring: note: the session was saved without this drafter; it goes on without guesses\n");
+      say("slipring: note: the session was saved without this drafter; it goes on without guesses\n");
     }
   }
 
@@ -183,6 +188,7 @@ void run(const RunFlags& flags, bool have_prompt) {
   if (!flags.stats.empty()) write_stats(flags, session, result, options.sampling.seed);
   if (!flags.save_session.empty()) save_session(session, flags, result, options.sampling.seed);
   if (!flags.quiet) print_summary(session, result, options.sampling.seed);
+  if (result.finish == FinishReason::cancelled) stop_if_interrupted("run");
 }
 
 }  // namespace
@@ -190,14 +196,16 @@ void run(const RunFlags& flags, bool have_prompt) {
 void add_run(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand("run", "Generate text from a prompt; it streams to standard output");
-  command->add_option("-p,--prompt", flags->prompt, "The prompt")->type_name("TEXT");
-  command->add_option("-f,--file", flags->file, "Read the prompt from a file; - is standard input")->type_name("FILE");
+  auto* prompt = command->add_option("-p,--prompt", flags->prompt, "The prompt")->type_name("TEXT");
+  command->add_option("-f,--file", flags->file, "Read the prompt from a file; - is standard input")
+      ->type_name("FILE")
+      ->excludes(prompt);
   command
       ->add_option("-n,--predict", flags->max_tokens,
                    "Most tokens to generate; -1: until the model ends or the context is full")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
+      ->check(whole_number(-1, int64_t{1} << 40));
   flags->model.add_with_program(*command);
   flags->session.add(*command);
   flags->sampling.add(*command);
@@ -228,7 +236,7 @@ void add_run(CLI::App& app) {
   command->add_flag("--special", flags->special, "Control tokens spelled in the prompt become control tokens");
   command->add_flag("-q,--quiet", flags->quiet, "Nothing but the text");
   command->footer("Example: slipring run -m model.gguf -p \"In the beginning\" -n 64 --temp 0");
-  command->callback([flags, command] { run(*flags, command->count("--prompt") > 0); });
+  command->callback([flags, prompt] { run(*flags, prompt->count() > 0); });
 }
 
 }  // namespace slipring::cli

@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include <slipring/error.h>
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 #include "server/http_server.h"
 
 namespace slipring::cli {
@@ -62,29 +64,71 @@ void choose_drafts(const ServeFlags& flags, const std::shared_ptr<const Model>& 
   options.make_drafts = load_dflash_drafter(path, model, flags.model.threads);
 }
 
-void serve(ServeFlags& flags) {
-  // Signals go to the one thread below that waits for them; every thread started from here on inherits that.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+/// Ends the waiter below. A signal that does nothing where it is not waited for.
+constexpr int kWake = SIGURG;
 
+/// Stops the server at the first SIGINT or SIGTERM, from a thread of its own; the second one then ends the process.
+class SignalWaiter {
+ public:
+  /// Signals go to this one thread; every thread started from here on inherits that.
+  static void block_signals() { change_mask(SIG_BLOCK, {SIGINT, SIGTERM, kWake}); }
+
+  /// After block_signals().
+  explicit SignalWaiter(server::HttpServer& http) {
+    try {
+      thread_ = std::thread([this, &http] { wait(http); });
+    } catch (const std::system_error& error) {
+      throw Error(ErrorCode::out_of_memory, {.where = "serve",
+                                             .expected = "a thread that waits for signals",
+                                             .got = error.what(),
+                                             .advice = "raise the limits of memory and processes"});
+    }
+  }
+  ~SignalWaiter() {
+    over_ = true;
+    pthread_kill(thread_.native_handle(), kWake);
+    thread_.join();
+  }
+  SignalWaiter(const SignalWaiter&) = delete;
+  SignalWaiter& operator=(const SignalWaiter&) = delete;
+
+ private:
+  static sigset_t change_mask(int how, std::initializer_list<int> signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : signals) sigaddset(&set, signal);
+    pthread_sigmask(how, &set, nullptr);
+    return set;
+  }
+
+  void wait(server::HttpServer& http) noexcept {
+    const sigset_t awaited = change_mask(SIG_BLOCK, {SIGINT, SIGTERM, kWake});
+    int signal = kWake;
+    while (signal == kWake && !over_) sigwait(&awaited, &signal);
+    if (signal == kWake) return;
+    say("slipring: stopping; a second signal ends at once\n");
+    change_mask(SIG_UNBLOCK, {SIGINT, SIGTERM});
+    http.stop();
+  }
+
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+void serve(ServeFlags& flags) {
+  SignalWaiter::block_signals();
   flags.http.access.api_keys = read_keys(flags.key_file);
   flags.http.drain = std::chrono::seconds(flags.drain_seconds);
   flags.http.threads = static_cast<int>(flags.parallel + flags.queue) + 32;
   if (flags.http.host != "0.0.0.0" && flags.http.host != "::")
     flags.http.access.allowed_hosts.push_back(flags.http.host);
 
-  const auto model = flags.model.load(flags.session.context);
-  for (const std::string& notice : model->spec().notices) fmt::print(stderr, "slipring: note: {}\n", notice);
+  const auto model = flags.model.load(flags.session.wanted_context());
+  for (const std::string& notice : model->spec().notices) say("slipring: note: {}\n", notice);
   std::string name = flags.name.empty() ? model->path().stem().string() : flags.name;
   if (name.empty()) name = model->path().parent_path().filename().string();
   SchedulerOptions options;
-  options.session = flags.session.options(flags.model.threads);
-  if (options.session.context == 0) {
-    options.session.context = std::min(model->spec().context_length, kDefaultContext);
-  }
+  options.session = flags.session.options(model->spec(), flags.model.threads);
   options.max_running = flags.parallel;
   choose_drafts(flags, model, options);
   options.max_queued = flags.queue;
@@ -93,27 +137,15 @@ void serve(ServeFlags& flags) {
   server::HttpServer http(service, flags.http);
   const int port = http.bind();
 
-  std::atomic<bool> asked{false};
-  std::thread waiter([&] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    asked = true;
-    fmt::print(stderr, "slipring: stopping; a second signal ends at once\n");
-    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-    http.stop();
-  });
+  const SignalWaiter waiter(http);
   const std::string shown =
       flags.http.host.find(':') == std::string::npos ? flags.http.host : "[" + flags.http.host + "]";
-  fmt::print(stderr, "slipring: serving {} on http://{}:{}/\n", name, shown, port);
+  say("slipring: serving {} on http://{}:{}/\n", name, shown, port);
   if (flags.http.access.api_keys.empty() && flags.http.host != "127.0.0.1" && flags.http.host != "localhost" &&
       flags.http.host != "::1") {
-    fmt::print(stderr,
-               "slipring: note: other machines can use this server, and no key is asked for (--api-key-file)\n");
+    say("slipring: note: other machines can use this server, and no key is asked for (--api-key-file)\n");
   }
   http.run();
-  // run() can also end because listening failed: the waiter must not wait for ever.
-  if (!asked) pthread_kill(waiter.native_handle(), SIGTERM);
-  waiter.join();
 }
 
 }  // namespace
@@ -123,29 +155,33 @@ void add_serve(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve the model over HTTP: OpenAI's API, and a page that shows the rings");
   flags->model.add(*command);
-  flags->session.add(*command);
+  flags->session.add(*command, ContextDefault::capped);
   command->add_option("--host", flags->http.host, "Address to listen on")->capture_default_str();
   command->add_option("--port", flags->http.port, "Port; 0: any that is free")
       ->capture_default_str()
-      ->check(CLI::Range(0, 65535));
+      ->check(whole_number(0, 65535));
   command->add_option("--name", flags->name, "What /v1/models calls the model; default: its file's name");
   command->add_option("--chat-template", flags->chat_template, "Jinja template in place of the model's own")
       ->type_name("FILE");
-  command->add_option("-d,--draft", flags->draft, "DFlash drafter of the model: faster, never another token")
-      ->type_name("PATH");
-  command->add_flag("--ngram", flags->ngram, "Guess by looking up what followed the last tokens before");
-  command->add_flag("--no-draft", flags->no_draft, "No guesses, not even by the embedded model's own drafter");
+  auto* draft =
+      command->add_option("-d,--draft", flags->draft, "DFlash drafter of the model: faster, never another token")
+          ->type_name("PATH");
+  auto* ngram = command->add_flag("--ngram", flags->ngram, "Guess by looking up what followed the last tokens before")
+                    ->excludes(draft);
+  command->add_flag("--no-draft", flags->no_draft, "No guesses, not even by the embedded model's own drafter")
+      ->excludes(draft)
+      ->excludes(ngram);
   command->add_option("--parallel", flags->parallel, "Requests that run at once")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{256}));
+      ->check(whole_number(1, 256));
   command->add_option("--queue", flags->queue, "Requests that wait beyond those; more get 503")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{10000}));
+      ->check(whole_number(0, 10000));
   command
       ->add_option("--prefix-cache", flags->prefix_cache,
                    "MiB for texts computed before, which prompts that begin the same way start from; 0: none")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+      ->check(whole_number(0, int64_t{1} << 20));
   command->add_option("--api-key-file", flags->key_file, "File of accepted keys, one a line; also $SLIPRING_API_KEY");
   command->add_option("--allow-host", flags->http.access.allowed_hosts,
                       "Host name to answer to, beside localhost and IP addresses");
@@ -153,10 +189,10 @@ void add_serve(CLI::App& app) {
                       "Origin of pages that may call, as https://example.org; * for all");
   command->add_option("--max-body", flags->http.max_body_bytes, "Largest request body, bytes")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1024}, int64_t{1} << 30));
+      ->check(whole_number(1024, int64_t{1} << 30));
   command->add_option("--drain", flags->drain_seconds, "Seconds for replies to end after SIGTERM")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{3600}));
+      ->check(whole_number(0, 3600));
   command->footer("Example: slipring serve -m model.gguf --port 8080, then open http://127.0.0.1:8080/");
   command->callback([flags] { serve(*flags); });
 }

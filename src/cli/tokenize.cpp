@@ -26,9 +26,10 @@ void tokenize(const TokenizeFlags& flags) {
   if (flags.json) {
     nlohmann::json out{{"ids", ids}};
     if (flags.pieces) {
+      out["pieces"] = nlohmann::json::array();
       for (const TokenId id : ids) out["pieces"].push_back(valid_utf8(tokenizer->token_bytes(id, true)));
     }
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", to_text(out));
   } else if (flags.pieces) {
     for (const TokenId id : ids)
       fmt::print("{}\t{}\n", id, nlohmann::json(valid_utf8(tokenizer->token_bytes(id, true))).dump());

@@ -12,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/say.h"
 
 namespace slipring::cli {
 namespace {
@@ -51,7 +52,7 @@ void print_json(const Model& model, const std::vector<VerifyCheck>& checks, bool
                              {"verdict", verdict(check)},
                              {"remark", check.remark}});
   }
-  fmt::print("{}\n", out.dump(2));
+  fmt::print("{}\n", to_text(out, 2));
 }
 
 void verify(const VerifyFlags& flags) {
@@ -63,10 +64,17 @@ void verify(const VerifyFlags& flags) {
   options.drafter = flags.draft;
   if (flags.draft.empty() && flags.model.model.empty() && flags.model.program.empty())
     options.drafter = default_drafter_path();
-  if (!flags.file.empty()) options.text = encode_prompt(model->tokenizer(), read_file(flags.file));
+  if (!flags.file.empty()) {
+    const std::string text = read_file(flags.file);
+    if (text.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  {.where = flags.file, .expected = "a text to compute", .got = "an empty file", .advice = {}});
+    }
+    options.text = encode_prompt(model->tokenizer(), text);
+  }
   std::string last;
   options.progress = [&last](std::string_view what, int64_t, int64_t) {
-    if (what != last) fmt::print(stderr, "verify: {}\n", what);
+    if (what != last) say("verify: {}\n", what);
     last = what;
     return !interrupted();
   };
@@ -95,10 +103,7 @@ void add_verify(CLI::App& app) {
   command->add_option("-d,--draft", flags->draft, "DFlash drafter of the model, to be checked with it")
       ->type_name("PATH");
   command->add_option("-f,--file", flags->file, "Text to compute; without it, ids without meaning")->type_name("FILE");
-  command->add_option("--kv", flags->kv, "Element type of keys and values: f32, f16 or bf16")
-      ->type_name("TYPE")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  add_kv(*command, flags->kv);
   command->add_flag("--json", flags->json, "Print JSON in place of the table");
   command->footer("Exit status 1 if anything differs. Example: slipring verify -m model.gguf");
   command->callback([flags] { verify(*flags); });
