@@ -28,22 +28,25 @@ class Drafts {
   virtual std::span<const int> taps() const noexcept { return {}; }
   /// Most guesses that propose() can make at once.
   virtual int64_t max_drafts() const noexcept = 0;
-  /// `tokens` were appended to the session.
+  /// `tokens` are about to be appended to the session, which does not fail any more. If this throws they are not: then
+  /// the drafts must be as they were.
   /// @param hidden  one span a tapped layer, each [tokens, hidden_size]; copied
   virtual void observe(std::span<const TokenId> tokens, std::span<const std::span<const float>> hidden) = 0;
-  /// Called when no step is under way, after one or more observe(): the place for work of its own.
+  /// Called when no step is under way, after one or more observe(): the place for work of its own that can wait. What
+  /// it throws is dropped, and the drafts must be as they were: propose() tries again and may say so.
   virtual void settle() {}
   /// At most `count` guesses for the tokens that follow `history`, whose last token has not been observed yet.
   virtual std::vector<TokenId> propose(std::span<const TokenId> history, int64_t count) = 0;
-  /// The session was cleared.
+  /// The session was cleared. Must not throw.
   virtual void clear() = 0;
-  /// The session went back to its first `length` tokens. False where that cannot be followed: then clear() is called.
+  /// The session went back to its first `length` tokens. False where that cannot be followed: then restore(length, {})
+  /// is called. Must not throw.
   virtual bool truncate(int64_t length) = 0;
   /// What the drafts know of the text so far, for a snapshot; empty where the text itself is enough.
   virtual std::vector<std::byte> save() const { return {}; }
   /// The session became another one, of `length` tokens. Without a state of their own kind, drafts that need one guess
   /// nothing until clear().
-  /// @param state  what save() gave at that length, or empty
+  /// @param state  what save() gave at that length, or empty: then it must not throw
   /// @throws Error{mismatch, bad_file} for another drafter's state; nothing has changed then
   virtual void restore(int64_t length, std::span<const std::byte> state);
   /// Bytes of keys and values that the drafts hold.

@@ -27,11 +27,11 @@ class FullKVCache final : public LayerCache {
   int64_t first_held() const noexcept override { return 0; }
   int64_t room_before_wrap() const noexcept override;
   int64_t bytes_held() const noexcept override;
-  KVView held() const override;
+  KVView held_after(int64_t count) const override;
   void reserve(int64_t count) override;
   using LayerCache::update;
   /// @throws also Error{out_of_memory}; the cache is then as it was
-  void update(const KVBlock& block) override;
+  void update(const KVBlock& block, int64_t first, int64_t count) override;
   /// Any position up to offset().
   bool can_resume_at(int64_t position) const noexcept override { return position >= 0 && position <= offset_; }
   /// Pages that are no longer needed are freed.
@@ -45,7 +45,9 @@ class FullKVCache final : public LayerCache {
   };
   /// Allocates pages until `positions` fit. @throws Error{out_of_memory}
   void allocate(std::vector<Page>& pages, int64_t positions) const;
-  static void write(std::vector<Page>& pages, int64_t position, const KVBlock& block, const KVLayout& layout) noexcept;
+  /// Positions first ... first + count - 1 of the block.
+  static void write(std::vector<Page>& pages, int64_t position, const KVBlock& block, int64_t first, int64_t count,
+                    const KVLayout& layout) noexcept;
 
   std::shared_ptr<PagePool> pool_;
   std::vector<Page> pages_;

@@ -1,6 +1,7 @@
 // What a layer's cache is to the rest of slipring, whether its layer slides (RingKVCache) or not (FullKVCache).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <slipring/kv_block.h>
@@ -43,27 +44,40 @@ class LayerCache {
   virtual int64_t bytes_held() const noexcept = 0;
 
   /// Everything held, oldest first; no copy. Valid until the next write.
-  virtual KVView held() const = 0;
+  KVView held() const { return held_after(0); }
+  /// What held() will give once `count` more positions are written.
+  /// @pre reserve(count) succeeded, and the write will not wrap
+  virtual KVView held_after(int64_t count) const = 0;
   /// What a step sees: everything held, then the step's own keys. Read-only, no copy, any Q. The cost does not depend
   /// on the window. The view is valid until the next write and while `block` lives.
   /// @throws Error{shape_mismatch, dtype_mismatch} if the block does not have this layout
   virtual KVView fetch_and_concat(const KVBlock& block) const;
 
-  /// Allocates what writing `count` more positions needs, so that update() cannot fail for want of memory. A step does
-  /// so for all layers before it writes the first. truncate(offset()) gives it back.
+  /// Allocates what writing `count` more positions needs: after it update() and commit() of so many allocate nothing. A
+  /// step does so for all layers before it writes the first. truncate(offset()) gives it back, except to a ring, which
+  /// needs nothing.
   /// @throws Error{out_of_memory}; the cache is then as it was
   virtual void reserve(int64_t /*count*/) {}
   /// Writes the block at position offset() and advances the offset by its query_len.
   /// @throws as fetch_and_concat; Error{ring_write_wraps} with offset, query_len and capacity
-  virtual void update(const KVBlock& block) = 0;
+  void update(const KVBlock& block) { update(block, 0, block.query_len()); }
   /// update() of positions first ... first + count - 1 of the block: the accepted part of a speculated step.
-  void update(const KVBlock& block, int64_t first, int64_t count) { update(block.slice(first, count)); }
+  /// @throws as update(block), and Error{invalid_argument} unless 0 <= first, 1 <= count and first + count <= query_len
+  virtual void update(const KVBlock& block, int64_t first, int64_t count) = 0;
   /// Writes the first `count` positions of the block in as few updates as the ring allows; 0 writes nothing.
   /// @throws as update(), and Error{invalid_argument} if count is not in [0, query_len]; never ring_write_wraps
   void commit(const KVBlock& block, int64_t count);
   /// update(), then the view after it.
   /// @throws as update(), and Error{write_first_needs_single_token} if this is a ring and query_len > 1
   KVView update_and_fetch(const KVBlock& block);
+  /// What the next update() of one position overwrites, copied, so that undo_update() can take it back: a step that
+  /// writes first may yet fail. For rings; other caches overwrite nothing.
+  /// @param to  [2 * layout().bytes()]: K, then V
+  virtual void save_next_slot(std::byte* /*to*/) const noexcept {}
+  /// The cache as it was before an update() of one position, byte for byte. For rings.
+  /// @param saved  what save_next_slot() gave just before that update
+  /// @pre nothing was written since
+  virtual void undo_update(const std::byte* /*saved*/) noexcept {}
 
   /// Whether the cache can go back to `position` written positions and serve the next query from there: true if the
   /// whole window before it is still held. 0 is always possible, anything beyond offset() never.
@@ -74,9 +88,10 @@ class LayerCache {
   void clear() { truncate(0); }
   /// Becomes a cache of `offset` written positions of which `held` are the last ones, bit for bit: how a snapshot comes
   /// back. The slots follow from the positions, so a snapshot fits a ring of another capacity that is large enough.
-  /// @param held  the last held.query_len() positions before offset; at least the window (or all, if fewer), at most
-  /// what
-  ///              fits: a ring takes up to its capacity, a full cache needs all of them
+  /// @param held  the last held.query_len() positions before offset. A ring needs the window - 1 that the next query
+  /// sees
+  ///              besides itself (or all, if fewer) and keeps the newest of them up to its capacity; a full cache needs
+  ///              all
   /// @throws Error{shape_mismatch, dtype_mismatch, invalid_argument}; the cache is then as it was
   virtual void restore(int64_t offset, const KVBlock& held) = 0;
 
@@ -85,6 +100,7 @@ class LayerCache {
   /// class
   LayerCache(KVLayout layout, const char* where);
   void check_block(const KVBlock& block, const char* where) const;
+  void check_part(const KVBlock& block, int64_t first, int64_t count, const char* where) const;
   void check_resume(int64_t position) const;
 
   KVLayout layout_;

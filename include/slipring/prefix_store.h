@@ -1,6 +1,7 @@
 // Prompts that were computed before: a new one that begins the same way starts from there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -54,6 +55,7 @@ class PrefixStore {
   /// that at least one token is computed and gives logits. The whole prompt, if known, costs one token.
   PrefixMatch find(std::span<const TokenId> prompt);
   /// Keeps a snapshot; one of the same tokens is replaced. Larger than the whole budget: not kept.
+  /// @throws std::bad_alloc; the store is then as it was
   void put(std::shared_ptr<const Snapshot> snapshot);
   /// The next length after `length` at which a prompt of `prompt_length` tokens wants a snapshot: the next multiple of
   /// `every`, or its end.
@@ -67,7 +69,8 @@ class PrefixStore {
  private:
   using Entries = std::list<std::shared_ptr<const Snapshot>>;  // most recently used first
   void count_in(const Snapshot& snapshot);
-  void count_out(const Snapshot& snapshot);
+  /// @param parts  as many of the snapshot's parts as were counted in
+  void count_out(const Snapshot& snapshot, size_t parts) noexcept;
   void remove(Entries::iterator entry);
 
   mutable std::mutex mutex_;

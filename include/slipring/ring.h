@@ -2,8 +2,8 @@
 // that knows how a ring is laid out knows it from here. docs/ring.md explains it with a drawing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <slipring/kv_view.h>
 #include <slipring/symint.h>
@@ -64,10 +64,25 @@ struct SlotRun {
   bool operator==(const SlotRun&) const = default;
 };
 
+/// At most two runs, oldest first, in place: finding out where a write goes allocates nothing.
+class SlotRuns {
+ public:
+  /// @pre size() < 2
+  void push_back(const SlotRun& run) noexcept { runs_[size_++] = run; }
+  const SlotRun* begin() const noexcept { return runs_; }
+  const SlotRun* end() const noexcept { return runs_ + size_; }
+  size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+
+ private:
+  SlotRun runs_[2];
+  size_t size_ = 0;
+};
+
 /// Positions first ... end - 1 as runs, oldest first: none if first == end, at most two, since end - first <= capacity.
 /// The same runs serve for reading and for writing.
 /// @throws Error{invalid_argument} unless 0 <= first <= end, 1 <= capacity and end - first <= capacity
-std::vector<SlotRun> runs(int64_t first, int64_t end, int64_t capacity);
+SlotRuns runs(int64_t first, int64_t end, int64_t capacity);
 
 /// Slots left before the physical end of the ring: the longest step that may be written at `offset`.
 int64_t room_before_wrap(int64_t offset, int64_t capacity);

@@ -40,16 +40,20 @@ class RingKVCache final : public LayerCache {
   int64_t first_held() const noexcept override;
   int64_t room_before_wrap() const noexcept override { return ring::room_before_wrap(offset_, capacity_); }
   int64_t bytes_held() const noexcept override { return k_.bytes() + v_.bytes(); }
-  KVView held() const override;
-  /// @pre offset % capacity + query_len <= capacity; plan_steps() cuts any prompt so that this holds
+  KVView held_after(int64_t count) const override;
   using LayerCache::update;
-  void update(const KVBlock& block) override;
+  /// plan_steps() cuts any prompt so that no write wraps.
+  /// @throws as LayerCache::update: Error{ring_write_wraps} unless offset % capacity + count <= capacity
+  void update(const KVBlock& block, int64_t first, int64_t count) override;
+  void save_next_slot(std::byte* to) const noexcept override;
+  void undo_update(const std::byte* saved) noexcept override;
   bool can_resume_at(int64_t position) const noexcept override;
   void truncate(int64_t position) override;
   void restore(int64_t offset, const KVBlock& held) override;
 
  private:
-  void write(int64_t position, const KVBlock& block) noexcept;
+  /// @pre the `count` positions of the block lie in one run of slots from `position` on
+  void write(int64_t position, const KVBlock& block, int64_t first, int64_t count) noexcept;
   void fill_with_zeros() noexcept;
 
   int64_t capacity_;

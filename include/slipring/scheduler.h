@@ -38,7 +38,7 @@ struct SchedulerOptions {
 /// A request and what it asks to be told.
 struct GenerationRequest {
   std::vector<TokenId> prompt;   ///< >= 1 token
-  GenerateOptions options;       ///< max_tokens below 0: until the context is full
+  GenerateOptions options;       ///< all of generate()'s; max_tokens below 0: until the context is full
   std::vector<TokenId> end_ids;  ///< tokens that end the reply
   /// Control tokens are reported in the text's place, so that a ReplyParser can read them.
   bool report_control = false;
@@ -72,11 +72,13 @@ class Generation {
  private:
   friend class Scheduler;
   void push(GenerationEvent event);
-  void fail(std::exception_ptr error);
+  void finish(GenerationEvent last) noexcept;
+  void fail(std::exception_ptr error) noexcept;
 
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<GenerationEvent> events_;
+  std::optional<GenerationEvent> last_;  // comes after events_; has its place already, so that ending cannot fail
   std::exception_ptr error_;
   bool done_ = false;
   std::atomic<bool> cancelled_{false};
@@ -125,7 +127,8 @@ struct SchedulerView {
 /// is computed with the same bits as by itself. Running streams get a token in every step; prefills share what
 /// mixed_prefill leaves them, evenly, so that neither starves the other. A prompt that begins as an earlier text did
 /// starts from the snapshot of it that saves the most; one that begins as a prompt that is being computed waits for it.
-/// Threads: all functions from any thread.
+/// A request that finds no memory ends with Error{out_of_memory}; where it is not known which one it was, all that run
+/// do. The scheduler goes on. Threads: all functions from any thread.
 class Scheduler {
  public:
   /// @throws Error{invalid_argument} naming the option that is out of range
@@ -137,7 +140,8 @@ class Scheduler {
 
   /// Queues a request.
   /// @return nothing if the queue is full, or the scheduler is stopping
-  /// @throws Error{context_full, invalid_argument} for what could never run: prompt, options or ids
+  /// @throws Error{context_full, invalid_argument} for what could never run: prompt, ids, sampling, stop strings or a
+  /// draft block that the drafts do not have
   std::shared_ptr<Generation> submit(GenerationRequest request);
   /// Takes no more requests and waits until those that run have ended, at most `patience`; then cancels the rest.
   void drain(std::chrono::milliseconds patience);
@@ -166,8 +170,8 @@ class Scheduler {
   void take_results(Step& step, size_t part, Running& running);
   std::optional<FinishReason> take(Running& running, TokenId token, std::span<const float> logits, int64_t length);
   bool emit(Running& running, TokenId token, std::span<const float> logits);
-  void fail(Running& running);
-  void end(Running& running, FinishReason reason);
+  void fail(Running& running) noexcept;
+  void end(Running& running, FinishReason reason) noexcept;
   SequenceView view_of(Running& running) const;
   void refresh_view(bool write_first, double seconds, int64_t tokens);
 
@@ -175,6 +179,7 @@ class Scheduler {
   SchedulerOptions options_;
   PrefixStore store_;
   std::shared_ptr<Worker> worker_;
+  int64_t max_drafts_ = 0;  // of make_drafts; 0 without
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Waiting> queue_;

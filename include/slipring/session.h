@@ -27,17 +27,20 @@ struct SessionOptions {
 };
 
 /// Called between the steps of a long prompt with the tokens done and the total; returning false stops there
-/// (Error{cancelled}; what was computed so far is kept).
+/// (Error{cancelled}), and what it throws comes through. What was computed so far is kept either way.
 using PrefillProgress = std::function<bool(int64_t done, int64_t total)>;
 
 /// Logits depend on the tokens alone: not on the chunk, the threads, or how they were fed.
-/// Every failing call leaves the session as it was before the step that failed.
-/// Threads: one at a time.
+/// Every failing call leaves the session as it was before the step that failed, to the byte: tokens, keys, values and
+/// what the drafts know. That goes for want of memory (Error{out_of_memory} or std::bad_alloc) in any place, and for
+/// what a function given to the session throws. Such a function may not call the session. Threads: one at a time.
 class Session {
  public:
   /// @throws Error{invalid_argument} naming the option that is out of range
   explicit Session(std::shared_ptr<const Model> model, const SessionOptions& options = {});
-  /// Shares the threads and scratch memory of another session; the two may not run at the same time.
+  /// Shares the threads and scratch memory of another session; the two may not run at the same time. `threads` of the
+  /// options is not looked at.
+  /// @throws Error{invalid_argument} naming the option that is out of range
   Session(std::shared_ptr<const Model> model, const SessionOptions& options, std::shared_ptr<Worker> worker);
   ~Session();
   Session(Session&&) noexcept;
@@ -50,8 +53,12 @@ class Session {
   ///         nothing is appended then
   std::span<const float> prefill(std::span<const TokenId> tokens, const PrefillProgress& progress = {});
   /// Appends one token; logits after it [vocab_size], valid until the next call. Write-first, so it is the cheap path.
+  /// @throws Error{invalid_argument} for an id outside the vocabulary, Error{context_full}, Error{out_of_memory}
   std::span<const float> decode(TokenId token);
-  /// prefill() that hands out the logits after every token: row i predicts what follows tokens[i].
+  /// prefill() that hands out the logits after every token: row i predicts what follows tokens[i]. The sink gets every
+  /// row once, in ascending order of i, [vocab_size], valid until it returns; a step's rows before the step is
+  /// appended. If it throws, that step is not appended, and going on from length() gives the step's rows again.
+  /// @throws as prefill(), and what the sink throws
   using LogitSink = std::function<void(int64_t i, std::span<const float> logits)>;
   void score(std::span<const TokenId> tokens, const LogitSink& sink, const PrefillProgress& progress = {});
 
@@ -62,10 +69,10 @@ class Session {
   int64_t context() const noexcept { return options_.context; }
   int64_t kv_bytes_held() const noexcept;               ///< memory of the caches now
   const std::vector<TokenId>& tokens() const noexcept;  ///< everything seen, in order
-  /// Whether truncate(length) is possible: yes for one token less, at least, and for more as long as every ring still
-  /// holds what a query there sees.
+  /// Whether truncate(length) is possible: as long as every ring still holds what a query there sees. A ring of W slots
+  /// that is full can give up its last token and no more; after that it must take one again first.
   bool can_truncate(int64_t length) const noexcept;
-  /// Goes back to the first `length` tokens.
+  /// Goes back to the first `length` tokens. Allocates nothing.
   /// @throws Error{invalid_argument} unless can_truncate(length)
   void truncate(int64_t length);
   /// Forgets everything.
@@ -80,6 +87,7 @@ class Session {
   // For slipring's own layers.
   /// Computes all logits of `tokens` without writing anything, asks `accept` how many of them are to stay, and writes
   /// those.
+  /// @throws as prefill(), Error{invalid_argument} unless 0 <= accepted <= tokens, and what `accept` throws
   void verify(std::span<const TokenId> tokens, const std::function<int64_t(const Step&)>& accept);
   Sequence& sequence() noexcept { return *sequence_; }
   const std::shared_ptr<Worker>& worker() const noexcept { return worker_; }
@@ -87,7 +95,8 @@ class Session {
  private:
   void check_room(std::span<const TokenId> tokens) const;
   void run(std::span<const TokenId> tokens, LogitRows rows, const std::function<void(const Step&)>& use);
-  void observe(const Step& step, std::span<const TokenId> tokens);
+  void finish(Step& step, std::span<const TokenId> tokens);
+  void settle() noexcept;
 
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
@@ -98,6 +107,8 @@ class Session {
 };
 
 /// Threads and scratch memory for sessions that take turns.
+/// @param threads  1 to 256; 0: all usable cores
+/// @throws Error{invalid_argument} for another number, Error{io} if the system starts no more threads
 std::shared_ptr<Worker> make_worker(int threads = 0);
 
 }  // namespace slipring

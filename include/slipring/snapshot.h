@@ -39,8 +39,8 @@ class Snapshot {
   /// too small;
   ///         Error{invalid_argument} unless can_resume_at(length); the session is then as it was
   void restore(Session& session, int64_t length = -1) const;
-  /// Whether the state at `length` tokens can be had from this one: always for all its tokens and for one less; for
-  /// fewer as long as no ring has lost what a query there sees.
+  /// Whether the state at `length` tokens can be had from this one: always for all its tokens; for fewer as long as no
+  /// ring had lost what a query there sees. One less is possible unless the session had just gone back itself.
   bool can_resume_at(int64_t length) const noexcept;
 
   int64_t length() const noexcept { return static_cast<int64_t>(tokens_.size()); }

@@ -22,15 +22,16 @@ int64_t FullKVCache::bytes_held() const noexcept {
   return static_cast<int64_t>(pages_.size()) * kPagePositions * layout_.bytes() * 2;
 }
 
-KVView FullKVCache::held() const {
+KVView FullKVCache::held_after(int64_t count) const {
+  const int64_t end = offset_ + count;
   KVView view{.dtype = layout_.dtype, .n_kv_heads = layout_.n_kv_heads, .head_dim = layout_.head_dim, .runs = {}};
   view.runs.reserve(pages_.size() + 1);
-  for (int64_t first = 0; first < offset_; first += kPagePositions) {
+  for (int64_t first = 0; first < end; first += kPagePositions) {
     const Page& page = pages_[static_cast<size_t>(first / kPagePositions)];
     view.runs.push_back({.k = page.k.raw(),
                          .v = page.v.raw(),
                          .first_position = first,
-                         .count = std::min(kPagePositions, offset_ - first)});
+                         .count = std::min(kPagePositions, end - first)});
   }
   return view;
 }
@@ -43,19 +44,19 @@ void FullKVCache::allocate(std::vector<Page>& pages, int64_t positions) const {
   }
 }
 
-void FullKVCache::write(std::vector<Page>& pages, int64_t position, const KVBlock& block,
+void FullKVCache::write(std::vector<Page>& pages, int64_t position, const KVBlock& block, int64_t first, int64_t count,
                         const KVLayout& layout) noexcept {
   const int64_t row = layout.bytes();
-  for (int64_t done = 0; done < block.query_len();) {
+  for (int64_t done = 0; done < count;) {
     Page& page = pages[static_cast<size_t>((position + done) / kPagePositions)];
     const int64_t at = (position + done) % kPagePositions;
-    const int64_t count = std::min(kPagePositions - at, block.query_len() - done);
-    const auto bytes = static_cast<size_t>(count * row);
+    const int64_t part = std::min(kPagePositions - at, count - done);
+    const auto bytes = static_cast<size_t>(part * row);
     std::memcpy(static_cast<std::byte*>(page.k.raw()) + at * row,
-                static_cast<const std::byte*>(block.k().raw()) + done * row, bytes);
+                static_cast<const std::byte*>(block.k().raw()) + (first + done) * row, bytes);
     std::memcpy(static_cast<std::byte*>(page.v.raw()) + at * row,
-                static_cast<const std::byte*>(block.v().raw()) + done * row, bytes);
-    done += count;
+                static_cast<const std::byte*>(block.v().raw()) + (first + done) * row, bytes);
+    done += part;
   }
 }
 
@@ -69,11 +70,11 @@ void FullKVCache::reserve(int64_t count) {
   }
 }
 
-void FullKVCache::update(const KVBlock& block) {
-  check_block(block, "FullKVCache::update");
-  reserve(block.query_len());
-  write(pages_, offset_, block, layout_);
-  offset_ += block.query_len();
+void FullKVCache::update(const KVBlock& block, int64_t first, int64_t count) {
+  check_part(block, first, count, "FullKVCache::update");
+  reserve(count);
+  write(pages_, offset_, block, first, count, layout_);
+  offset_ += count;
   check_invariants(*this);
 }
 
@@ -94,7 +95,7 @@ void FullKVCache::restore(int64_t offset, const KVBlock& held) {
   }
   std::vector<Page> pages;
   allocate(pages, offset);
-  write(pages, 0, held, layout_);
+  write(pages, 0, held, 0, offset, layout_);
   pages_ = std::move(pages);
   offset_ = offset;
   check_invariants(*this);

@@ -40,6 +40,15 @@ void LayerCache::check_block(const KVBlock& block, const char* where) const {
   }
 }
 
+void LayerCache::check_part(const KVBlock& block, int64_t first, int64_t count, const char* where) const {
+  check_block(block, where);
+  if (first >= 0 && count >= 1 && first <= block.query_len() - count) return;
+  throw Error(ErrorCode::invalid_argument, {.where = where,
+                                            .expected = fmt::format("a part of {} positions", block.query_len()),
+                                            .got = fmt::format("{} positions from {}", count, first),
+                                            .advice = {}});
+}
+
 void LayerCache::check_resume(int64_t position) const {
   if (can_resume_at(position)) return;
   throw Error(ErrorCode::invalid_argument,
@@ -75,8 +84,16 @@ void LayerCache::commit(const KVBlock& block, int64_t count) {
 KVView LayerCache::update_and_fetch(const KVBlock& block) {
   check_block(block, "update_and_fetch");
   check_write_first(block.query_len(), is_ring());
-  update(block);
-  return held();
+  reserve(block.query_len());
+  // The view before the write, since nothing may fail after it.
+  try {
+    KVView view = held_after(block.query_len());
+    update(block);
+    return view;
+  } catch (...) {
+    if (!is_ring()) truncate(offset_);  // what was reserved
+    throw;
+  }
 }
 
 void check_write_first(int64_t query_len, bool has_ring_state) {

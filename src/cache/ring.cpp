@@ -6,7 +6,7 @@
 
 namespace slipring::ring {
 
-std::vector<SlotRun> runs(int64_t first, int64_t end, int64_t capacity) {
+SlotRuns runs(int64_t first, int64_t end, int64_t capacity) {
   if (capacity < 1 || first < 0 || end < first || end - first > capacity) {
     throw Error(ErrorCode::invalid_argument,
                 {.where = "ring::runs",
@@ -14,7 +14,7 @@ std::vector<SlotRun> runs(int64_t first, int64_t end, int64_t capacity) {
                  .got = fmt::format("positions {} to {} in {} slots", first, end, capacity),
                  .advice = {}});
   }
-  std::vector<SlotRun> result;
+  SlotRuns result;
   while (first < end) {
     const int64_t slot = slot_of(first, capacity);
     const int64_t count = std::min(end - first, capacity - slot);

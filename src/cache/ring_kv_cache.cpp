@@ -36,10 +36,11 @@ int64_t RingKVCache::first_held() const noexcept {
   return std::max(oldest_valid_, offset_ - capacity_);
 }
 
-KVView RingKVCache::held() const {
+KVView RingKVCache::held_after(int64_t count) const {
+  const int64_t end = offset_ + count;
   KVView view{.dtype = layout_.dtype, .n_kv_heads = layout_.n_kv_heads, .head_dim = layout_.head_dim, .runs = {}};
   view.runs.reserve(3);  // two of the ring and the step's own
-  for (const ring::SlotRun& run : ring::runs(first_held(), offset_, capacity_)) {
+  for (const ring::SlotRun& run : ring::runs(std::max(oldest_valid_, end - capacity_), end, capacity_)) {
     view.runs.push_back({.k = row(k_, run.slot, layout_),
                          .v = row(v_, run.slot, layout_),
                          .first_position = run.first_position,
@@ -48,11 +49,11 @@ KVView RingKVCache::held() const {
   return view;
 }
 
-void RingKVCache::write(int64_t position, const KVBlock& block) noexcept {
+void RingKVCache::write(int64_t position, const KVBlock& block, int64_t first, int64_t count) noexcept {
   const int64_t slot = ring::slot_of(position, capacity_);
-  const auto bytes = static_cast<size_t>(block.query_len() * layout_.bytes());
-  std::memcpy(row(k_, slot, layout_), block.k().raw(), bytes);
-  std::memcpy(row(v_, slot, layout_), block.v().raw(), bytes);
+  const auto bytes = static_cast<size_t>(count * layout_.bytes());
+  std::memcpy(row(k_, slot, layout_), row(block.k(), first, layout_), bytes);
+  std::memcpy(row(v_, slot, layout_), row(block.v(), first, layout_), bytes);
 }
 
 void RingKVCache::fill_with_zeros() noexcept {
@@ -60,19 +61,34 @@ void RingKVCache::fill_with_zeros() noexcept {
   std::memset(v_.raw(), 0, static_cast<size_t>(v_.bytes()));
 }
 
-void RingKVCache::update(const KVBlock& block) {
-  check_block(block, "RingKVCache::update");
-  if (block.query_len() > room_before_wrap()) {
+void RingKVCache::update(const KVBlock& block, int64_t first, int64_t count) {
+  check_part(block, first, count, "RingKVCache::update");
+  if (count > room_before_wrap()) {
     throw Error(ErrorCode::ring_write_wraps,
                 {.where = "RingKVCache::update",
                  .expected = fmt::format("at most {} tokens up to the ring's end", room_before_wrap()),
-                 .got = fmt::format("query_len {} at offset {} (slot {}) of capacity {}", block.query_len(), offset_,
+                 .got = fmt::format("query_len {} at offset {} (slot {}) of capacity {}", count, offset_,
                                     ring::slot_of(offset_, capacity_), capacity_),
                  .advice = "cut the prompt with plan_steps(), or commit() in two parts"});
   }
-  write(offset_, block);
-  offset_ += block.query_len();
+  write(offset_, block, first, count);
+  offset_ += count;
   check_invariants(*this);
+}
+
+void RingKVCache::save_next_slot(std::byte* to) const noexcept {
+  const int64_t slot = ring::slot_of(offset_, capacity_);
+  const auto bytes = static_cast<size_t>(layout_.bytes());
+  std::memcpy(to, row(k_, slot, layout_), bytes);
+  std::memcpy(to + bytes, row(v_, slot, layout_), bytes);
+}
+
+void RingKVCache::undo_update(const std::byte* saved) noexcept {
+  --offset_;
+  const int64_t slot = ring::slot_of(offset_, capacity_);
+  const auto bytes = static_cast<size_t>(layout_.bytes());
+  std::memcpy(row(k_, slot, layout_), saved, bytes);
+  std::memcpy(row(v_, slot, layout_), saved + bytes, bytes);
 }
 
 bool RingKVCache::can_resume_at(int64_t position) const noexcept {
@@ -107,11 +123,11 @@ void RingKVCache::restore(int64_t offset, const KVBlock& held) {
                                               .got = "a view of its own slots",
                                               .advice = "copy the held positions first"});
   }
-  // From here on nothing fails.
+  // From here on nothing allocates or fails.
   fill_with_zeros();
   const int64_t first = std::max(offset - count, offset - capacity_);
   for (const ring::SlotRun& run : ring::runs(first, offset, capacity_)) {
-    write(run.first_position, held.slice(run.first_position - (offset - count), run.count));
+    write(run.first_position, held, run.first_position - (offset - count), run.count);
   }
   oldest_valid_ = first;
   offset_ = offset;

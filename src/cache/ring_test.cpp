@@ -13,6 +13,10 @@ std::vector<int64_t> replay(int64_t end, int64_t capacity) {
   return slots;
 }
 
+std::vector<SlotRun> listed(const SlotRuns& found) {
+  return {found.begin(), found.end()};
+}
+
 TEST(Ring, PositionInSlotIsWhatAReplayOfWritesLeaves) {
   for (const int64_t capacity : {1, 2, 7, 8, 12}) {
     for (int64_t end = 0; end <= 3 * capacity + 1; ++end) {
@@ -65,9 +69,9 @@ TEST(Ring, VisibleSpanCountsTheKeysThatAStepSees) {
 
 TEST(Ring, RunsAreAtMostTwoAndOldestFirst) {
   EXPECT_TRUE(runs(0, 0, 8).empty());
-  EXPECT_EQ(runs(0, 5, 8), (std::vector<SlotRun>{{0, 0, 5}}));
-  EXPECT_EQ(runs(3, 11, 8), (std::vector<SlotRun>{{3, 3, 5}, {0, 8, 3}}));
-  EXPECT_EQ(runs(8, 16, 8), (std::vector<SlotRun>{{0, 8, 8}}));
+  EXPECT_EQ(listed(runs(0, 5, 8)), (std::vector<SlotRun>{{0, 0, 5}}));
+  EXPECT_EQ(listed(runs(3, 11, 8)), (std::vector<SlotRun>{{3, 3, 5}, {0, 8, 3}}));
+  EXPECT_EQ(listed(runs(8, 16, 8)), (std::vector<SlotRun>{{0, 8, 8}}));
   EXPECT_EQ(room_before_wrap(11, 8), 5);
   EXPECT_EQ(room_before_wrap(16, 8), 8);
 }

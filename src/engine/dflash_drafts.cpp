@@ -228,7 +228,14 @@ class DFlashDrafts final : public Drafts {
                .embeddings = pending_.data(),
                .embedding_cols = row_width(),
                .taps = {}});
-    drafter_->inject(ops);
+    try {
+      drafter_->inject(ops);
+      ops.reserve(0, rows);
+    } catch (...) {
+      ops.take_back(0);
+      ops.end();
+      throw;
+    }
     ops.commit(0, rows);
     ops.end();
     length_ += rows;

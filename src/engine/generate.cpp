@@ -55,7 +55,7 @@ class Generation {
   }
 
   GenerateResult run(std::span<const TokenId> prompt, const PrefillProgress& on_prefill) {
-    check_block();
+    if (const Drafts* drafts = session_.drafts()) check_block(options_.speculation, drafts->max_drafts());
     result_.prompt_tokens = static_cast<int64_t>(prompt.size());
     const auto prefill_start = Clock::now();
     const std::span<const float> logits = session_.prefill(prompt, on_prefill);
@@ -79,17 +79,6 @@ class Generation {
   }
 
  private:
-  void check_block() const {
-    const int64_t block = options_.speculation.block;
-    const Drafts* drafts = session_.drafts();
-    if (block == 0 || drafts == nullptr || (block >= 2 && block <= drafts->max_drafts() + 1)) return;
-    throw Error(ErrorCode::invalid_argument,
-                {.where = "draft block",
-                 .expected = fmt::format("2 to {}, or 0 for automatic", drafts->max_drafts() + 1),
-                 .got = std::to_string(block),
-                 .advice = {}});
-  }
-
   void deliver(const std::string& piece) {
     result_.text += piece;
     if (!piece.empty() && on_text_ && !on_text_(piece)) result_.finish = FinishReason::cancelled;

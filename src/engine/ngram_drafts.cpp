@@ -56,6 +56,7 @@ class NgramDrafts final : public Drafts {
   /// Remembers where each run ended last, for all runs that have a successor in the text.
   void index(std::span<const TokenId> history) {
     for (size_t end = std::max<size_t>(indexed_, 1); end < history.size(); ++end) {
+      indexed_ = end + 1;  // first: without memory for a place it is skipped, and no place lies beyond indexed_
       for (size_t length = 1; length <= std::min(static_cast<size_t>(longest_), end); ++length) {
         places_[length - 1][key(history, end - length, length)] = end;
       }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include <slipring/error.h>
@@ -62,18 +63,25 @@ PrefixMatch PrefixStore::find(std::span<const TokenId> prompt) {
 }
 
 void PrefixStore::count_in(const Snapshot& snapshot) {
-  stats_.bytes += own_bytes(snapshot);
-  for (const Snapshot::Layer& layer : snapshot.layers()) {
-    for (const KVBlock& part : layer.parts) {
-      if (uses_[part.k().raw()]++ == 0) stats_.bytes += part_bytes(part);
+  size_t counted = 0;
+  try {
+    for (const Snapshot::Layer& layer : snapshot.layers()) {
+      for (const KVBlock& part : layer.parts) {
+        if (uses_[part.k().raw()]++ == 0) stats_.bytes += part_bytes(part);
+        ++counted;
+      }
     }
+  } catch (...) {
+    count_out(snapshot, counted);
+    throw;
   }
+  stats_.bytes += own_bytes(snapshot);
 }
 
-void PrefixStore::count_out(const Snapshot& snapshot) {
-  stats_.bytes -= own_bytes(snapshot);
+void PrefixStore::count_out(const Snapshot& snapshot, size_t parts) noexcept {
   for (const Snapshot::Layer& layer : snapshot.layers()) {
     for (const KVBlock& part : layer.parts) {
+      if (parts-- == 0) return;
       const auto use = uses_.find(part.k().raw());
       if (--use->second > 0) continue;
       stats_.bytes -= part_bytes(part);
@@ -83,7 +91,8 @@ void PrefixStore::count_out(const Snapshot& snapshot) {
 }
 
 void PrefixStore::remove(Entries::iterator entry) {
-  count_out(**entry);
+  stats_.bytes -= own_bytes(**entry);
+  count_out(**entry, std::numeric_limits<size_t>::max());
   entries_.erase(entry);
 }
 
@@ -92,14 +101,20 @@ void PrefixStore::put(std::shared_ptr<const Snapshot> snapshot) {
   const std::lock_guard lock(mutex_);
   const auto same = std::find_if(entries_.begin(), entries_.end(),
                                  [&](const auto& entry) { return entry->tokens() == snapshot->tokens(); });
-  if (same != entries_.end()) remove(same);
   if (snapshot->bytes() <= budget_) {
-    count_in(*snapshot);
     entries_.push_front(std::move(snapshot));
-    while (stats_.bytes > budget_) {
-      remove(std::prev(entries_.end()));
-      ++stats_.evicted;
+    try {
+      count_in(*entries_.front());
+    } catch (...) {
+      entries_.pop_front();
+      throw;
     }
+  }
+  // From here on nothing fails.
+  if (same != entries_.end()) remove(same);
+  while (stats_.bytes > budget_ && !entries_.empty()) {
+    remove(std::prev(entries_.end()));
+    ++stats_.evicted;
   }
   stats_.snapshots = static_cast<int64_t>(entries_.size());
 }

@@ -1,10 +1,13 @@
 // One request while it holds caches: the scheduler's own.
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
+#include <slipring/error.h>
 #include <slipring/scheduler.h>
 #include <slipring/snapshot.h>
 
@@ -13,6 +16,24 @@
 #include "engine/text_output.h"
 
 namespace slipring {
+
+/// The exception being handled; std::bad_alloc as an Error that says what to do, if there is memory for one.
+inline std::exception_ptr current_error() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    try {
+      throw Error(ErrorCode::out_of_memory, {.where = "request",
+                                             .expected = {},
+                                             .got = "no memory left",
+                                             .advice = "try again later, with a shorter text or a smaller context"});
+    } catch (...) {
+      return std::current_exception();
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
 
 struct Scheduler::Running {
   Running(Waiting waiting, const std::shared_ptr<const Model>& model, const SessionOptions& options,
@@ -24,6 +45,7 @@ struct Scheduler::Running {
         sampler(request.options.sampling, model->spec().vocab_size),
         output(std::make_unique<TextOutput>(model->shared_tokenizer(), request.options.stop)),
         history(request.prompt) {
+    sampler.set_draws(request.options.first_draw);
     if (!make_drafts) return;
     session.attach_drafts(make_drafts(session.worker()));
     chooser.emplace(drafts()->max_drafts());

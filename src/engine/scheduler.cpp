@@ -4,9 +4,11 @@
 
 #include <slipring/error.h>
 #include <slipring/scheduler.h>
+#include <slipring/stop_strings.h>
 
 #include "engine/check_option.h"
 #include "engine/running.h"
+#include "engine/speculation.h"
 
 namespace slipring {
 Scheduler::Scheduler(std::shared_ptr<const Model> model, const SchedulerOptions& options)
@@ -21,7 +23,7 @@ Scheduler::Scheduler(std::shared_ptr<const Model> model, const SchedulerOptions&
   const Session probe(model_, options.session, worker_);
   options_.session.context = probe.context();
   // Made here, so that a drafter that does not fit is refused at once.
-  if (options_.make_drafts) options_.make_drafts(worker_);
+  if (options_.make_drafts) max_drafts_ = options_.make_drafts(worker_)->max_drafts();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -48,13 +50,16 @@ std::shared_ptr<Generation> Scheduler::submit(GenerationRequest request) {
                                               .expected = fmt::format("0 to {}", model_->spec().vocab_size - 1),
                                               .got = std::to_string(id)});
   }
-  const Sampler checked(request.options.sampling, model_->spec().vocab_size);
+  // What generate() refuses, refused here: the engine's thread has nobody to tell.
+  const Sampler checked_sampling(request.options.sampling, model_->spec().vocab_size);
+  const StopStrings checked_stops(request.options.stop);
+  check_block(request.options.speculation, max_drafts_);
   auto generation = std::make_shared<Generation>();
   generation->prompt_tokens_ = count;
   if (request.options.max_tokens == 0) {
     GenerationEvent nothing;
     nothing.finish = FinishReason::length;
-    generation->push(std::move(nothing));
+    generation->finish(std::move(nothing));
     return generation;
   }
   const std::lock_guard lock(mutex_);
@@ -92,9 +97,14 @@ void Scheduler::run() {
       wake_.wait(lock, [this] { return stopping_ || !queue_.empty() || !running_.empty(); });
       if (stopping_) break;
     }
-    drop_cancelled();
-    admit();
-    if (!running_.empty()) step();
+    try {
+      drop_cancelled();
+      admit();
+      if (!running_.empty()) step();
+    } catch (...) {
+      // No memory for the scheduler's own lists. Whatever it was, this thread must live, or the server is dead.
+      for (const auto& running : running_) fail(*running);
+    }
     drop_cancelled();
   }
   for (const auto& running : running_) end(*running, FinishReason::cancelled);
@@ -103,7 +113,7 @@ void Scheduler::run() {
   for (const Waiting& waiting : queue_) {
     GenerationEvent last;
     last.finish = FinishReason::cancelled;
-    waiting.generation->push(std::move(last));
+    waiting.generation->finish(std::move(last));
   }
   queue_.clear();
 }
@@ -122,7 +132,7 @@ void Scheduler::admit() {
     if (next.generation->cancelled()) {
       GenerationEvent last;
       last.finish = FinishReason::cancelled;
-      next.generation->push(std::move(last));
+      next.generation->finish(std::move(last));
       continue;
     }
     const auto generation = next.generation;
@@ -130,7 +140,7 @@ void Scheduler::admit() {
       running_.push_back(
           std::make_unique<Running>(std::move(next), model_, options_.session, options_.make_drafts, worker_));
     } catch (...) {
-      generation->fail(std::current_exception());
+      generation->fail(current_error());
       const std::lock_guard lock(mutex_);
       --view_.running;
       ++view_.failed;

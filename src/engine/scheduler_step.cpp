@@ -38,8 +38,7 @@ void Scheduler::step() {
                      .tokens = running->tokens,
                      .logits = !running->guesses.empty() ? LogitRows::all
                                : completes               ? LogitRows::last
-                                                         : LogitRows::none,
-                     .commit = running->guesses.empty()});
+                                                         : LogitRows::none});
   }
   const std::span<const int> taps = !running_parts.empty() && running_parts[0]->drafts() != nullptr
                                         ? running_parts[0]->drafts()->taps()
@@ -72,7 +71,7 @@ void Scheduler::step() {
     try {
       running->drafts()->settle();
     } catch (...) {
-      fail(*running);
+      // Work that can wait: propose() does it, or fails the request.
     }
   }
   for (Running* running : running_parts) keep_prefix(*running);
@@ -83,7 +82,8 @@ void Scheduler::plan_decode(Running& running) {
   running.tokens = {running.history.back()};
   running.guesses.clear();
   if (!running.chooser) return;
-  running.wanted = std::min(running.chooser->next(), context() - 2 - running.length());
+  const int64_t block = running.request.options.speculation.block;
+  running.wanted = std::min(block > 0 ? block - 1 : running.chooser->next(), context() - 2 - running.length());
   const int64_t limit = running.request.options.max_tokens;
   if (limit >= 0) running.wanted = std::min(running.wanted, limit - running.generated - 1);
   running.propose_seconds = 0.0;
@@ -119,10 +119,14 @@ void Scheduler::plan_prefills(std::vector<Running*>& parts, bool streaming) {
     const int64_t missing = running.snapshot_at - offset;
     const int64_t count = std::min(missing, longest_step(offset, share, running.sequence().ring_capacities));
     const auto first = running.request.prompt.begin() + static_cast<std::ptrdiff_t>(offset);
-    running.tokens.assign(first, first + static_cast<std::ptrdiff_t>(count));
     running.guesses.clear();
     budget -= count;
-    parts.push_back(&running);
+    try {
+      running.tokens.assign(first, first + static_cast<std::ptrdiff_t>(count));
+      parts.push_back(&running);
+    } catch (...) {
+      fail(running);
+    }
   }
 }
 
@@ -140,15 +144,15 @@ void Scheduler::take_results(Step& step, size_t part, Running& running) {
     };
     committed = static_cast<int64_t>(
         draw_from_verified(step, part, running.guesses, running.sampler, running.history, stop).size());
-    step.commit(part, committed);
     record(running.speculation, running.guesses.size(), static_cast<size_t>(committed) - 1);
   } else if (running.step_offset + running.step_tokens >= prompt) {
     const auto row = step.logits(part);
     running.history.push_back(running.sampler.pick(row, running.history));
     running.sampler.advance();
     drawn = 1;
-    finish = take(running, running.history.back(), row, running.length());
+    finish = take(running, running.history.back(), row, running.step_offset + running.step_tokens);
   }
+  step.reserve(part, committed);
   if (running.drafts() != nullptr) {
     std::vector<std::span<const float>> hidden;
     const auto width = static_cast<size_t>(model_->spec().hidden_size);
@@ -157,6 +161,7 @@ void Scheduler::take_results(Step& step, size_t part, Running& running) {
     }
     running.drafts()->observe(std::span(running.tokens).first(static_cast<size_t>(committed)), hidden);
   }
+  step.commit(part, committed);
   {
     const std::lock_guard lock(mutex_);
     if (was_prompt) view_.prompt_tokens += running.step_tokens;

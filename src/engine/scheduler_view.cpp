@@ -5,7 +5,7 @@
 
 namespace slipring {
 
-void Scheduler::fail(Running& running) {
+void Scheduler::fail(Running& running) noexcept {
   if (running.over) return;
   running.over = true;
   {
@@ -13,24 +13,30 @@ void Scheduler::fail(Running& running) {
     ++view_.failed;
     ++leaving_;  // before the client hears of it, who may come back at once
   }
-  running.generation->fail(std::current_exception());
+  running.generation->fail(current_error());
 }
 
-void Scheduler::end(Running& running, FinishReason reason) {
+void Scheduler::end(Running& running, FinishReason reason) noexcept {
   GenerationEvent last;
-  if (reason != FinishReason::cancelled) last.text = running.output->finish();
-  if (running.output->stopped() && reason != FinishReason::cancelled) reason = FinishReason::stop;
+  SequenceView was;
+  try {
+    if (reason != FinishReason::cancelled) last.text = running.output->finish();
+    if (running.output->stopped() && reason != FinishReason::cancelled) reason = FinishReason::stop;
+    was = view_of(running);
+  } catch (...) {
+    fail(running);
+    return;
+  }
   last.finish = reason;
   running.over = true;
   running.finish = reason;
-  SequenceView was = view_of(running);
   {
     const std::lock_guard lock(mutex_);
     view_.last = std::move(was);
     ++(reason == FinishReason::cancelled ? view_.cancelled : view_.finished);
     ++leaving_;  // before the client hears of it, who may come back at once
   }
-  running.generation->push(std::move(last));
+  running.generation->finish(std::move(last));
 }
 
 SequenceView Scheduler::view_of(Running& running) const {
@@ -54,10 +60,14 @@ SequenceView Scheduler::view_of(Running& running) const {
 void Scheduler::refresh_view(bool write_first, double seconds, int64_t tokens) {
   std::vector<SequenceView> sequences;
   int64_t bytes = 0;
-  for (const auto& running : running_) {
-    SequenceView one = view_of(*running);
-    bytes += one.kv_bytes;
-    sequences.push_back(std::move(one));
+  try {
+    for (const auto& running : running_) {
+      SequenceView one = view_of(*running);
+      bytes += one.kv_bytes;
+      sequences.push_back(std::move(one));
+    }
+  } catch (const std::bad_alloc&) {
+    sequences.clear();  // the page draws nothing for a moment; the requests go on
   }
   const std::lock_guard lock(mutex_);
   ++view_.steps;

@@ -88,33 +88,47 @@ void Session::check_room(std::span<const TokenId> tokens) const {
   }
 }
 
-void Session::observe(const Step& step, std::span<const TokenId> tokens) {
+// All that may fail comes first: the caller's function, memory, the drafts' copy. Then the step is written.
+void Session::finish(Step& step, std::span<const TokenId> tokens) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  step.reserve(0, count);
+  if (drafts_ && count > 0) {
+    std::vector<std::span<const float>> hidden;
+    for (size_t tap = 0; tap < drafts_->taps().size(); ++tap) hidden.push_back(step.tapped(0, tap));
+    drafts_->observe(tokens, hidden);
+  }
+  step.commit(0, count);
+}
+
+void Session::settle() noexcept {
   if (!drafts_) return;
-  std::vector<std::span<const float>> hidden;
-  for (size_t tap = 0; tap < drafts_->taps().size(); ++tap) hidden.push_back(step.tapped(0, tap));
-  drafts_->observe(tokens, hidden);
+  try {
+    drafts_->settle();
+  } catch (...) {
+    // Work of the drafts' own that can wait: propose() does it, or says why not.
+  }
 }
 
 void Session::run(std::span<const TokenId> tokens, LogitRows rows, const std::function<void(const Step&)>& use) {
   {
     const StepPart part{.sequence = sequence_.get(), .tokens = tokens, .logits = rows};
-    const Step step(model_->decoder(), *worker_, {&part, 1}, drafts_ ? drafts_->taps() : std::span<const int>{});
-    observe(step, tokens);
+    Step step(model_->decoder(), *worker_, {&part, 1}, drafts_ ? drafts_->taps() : std::span<const int>{});
     use(step);
+    finish(step, tokens);
   }
-  if (drafts_) drafts_->settle();
+  settle();
 }
 
 void Session::verify(std::span<const TokenId> tokens, const std::function<int64_t(const Step&)>& accept) {
   check_room(tokens);
   {
-    const StepPart part{.sequence = sequence_.get(), .tokens = tokens, .logits = LogitRows::all, .commit = false};
+    const StepPart part{.sequence = sequence_.get(), .tokens = tokens, .logits = LogitRows::all};
     Step step(model_->decoder(), *worker_, {&part, 1}, drafts_ ? drafts_->taps() : std::span<const int>{});
     const int64_t accepted = accept(step);
-    step.commit(0, accepted);
-    observe(step, tokens.first(static_cast<size_t>(accepted)));
+    step.reserve(0, accepted);
+    finish(step, tokens.first(static_cast<size_t>(accepted)));
   }
-  if (drafts_) drafts_->settle();
+  settle();
 }
 
 void Session::attach_drafts(std::unique_ptr<Drafts> drafts) {

@@ -1,11 +1,24 @@
 #include "engine/speculation.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <string>
+
+#include <slipring/error.h>
 
 namespace slipring {
 
 void Drafts::restore(int64_t, std::span<const std::byte>) {
   clear();
+}
+
+void check_block(const SpeculationOptions& options, int64_t max_drafts) {
+  const int64_t block = options.block;
+  if (block == 0 || max_drafts == 0 || (block >= 2 && block <= max_drafts + 1)) return;
+  throw Error(ErrorCode::invalid_argument, {.where = "draft block",
+                                            .expected = fmt::format("2 to {}, or 0 for automatic", max_drafts + 1),
+                                            .got = std::to_string(block),
+                                            .advice = {}});
 }
 
 void keep_valid_guesses(std::vector<TokenId>& guesses, int64_t vocab_size) {

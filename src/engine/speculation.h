@@ -32,6 +32,10 @@ std::vector<TokenId> draw_from_verified(const Step& step, size_t part, std::span
   return drawn;
 }
 
+/// @param max_drafts  of the drafts in use; 0: none, and then no block is looked at
+/// @throws Error{invalid_argument} for a block that they cannot fill
+void check_block(const SpeculationOptions& options, int64_t max_drafts);
+
 /// Guesses that may be verified: cut before the first id outside the vocabulary.
 void keep_valid_guesses(std::vector<TokenId>& guesses, int64_t vocab_size);
 

@@ -26,28 +26,22 @@ Step::Step(const Decoder& decoder, Worker& worker, std::span<const StepPart> par
   }
   vocab_size_ = decoder.spec().vocab_size;
   hidden_size_ = decoder.spec().hidden_size;
+  committed_.resize(parts_.size());
   try {
     run(decoder, taps);
   } catch (...) {
-    roll_back();
+    end();
     throw;
   }
 }
 
 Step::~Step() {
-  logits_ = {};
-  worker_.ops.end();
+  end();
 }
 
 void Step::run(const Decoder& decoder, std::span<const int> taps) {
-  const bool write_first = std::all_of(parts_.begin(), parts_.end(),
-                                       [](const StepPart& part) { return part.commit && part.tokens.size() == 1; });
-  // Memory first: a ring that has taken many tokens cannot go back, so nothing may fail once the caches are written.
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    std::vector<TokenId>& tokens = parts_[i].sequence->tokens;
-    tokens.reserve(tokens.size() + parts_[i].tokens.size());
-    if (parts_[i].commit) reserve(i, sequences_[i].query_len);
-  }
+  const bool write_first =
+      std::all_of(parts_.begin(), parts_.end(), [](const StepPart& part) { return part.tokens.size() == 1; });
   worker_.ops.begin({.mode = write_first ? StepMode::main : StepMode::prefill,
                      .sequences = sequences_,
                      .tokens = tokens_,
@@ -62,50 +56,35 @@ void Step::run(const Decoder& decoder, std::span<const int> taps) {
   const bool any_logits =
       std::any_of(parts_.begin(), parts_.end(), [](const StepPart& part) { return part.logits != LogitRows::none; });
   if (any_logits) logits_ = decoder.logits(worker_.ops, hidden);
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    if (parts_[i].commit) write(i, sequences_[i].query_len);
-  }
 }
 
-void Step::commit(size_t part, int64_t count) {
+void Step::reserve(size_t part, int64_t count) {
   if (count < 0 || count > sequences_[part].query_len) {
     throw Error(ErrorCode::invalid_argument, {.where = "step commit",
                                               .expected = fmt::format("0 to {} tokens", sequences_[part].query_len),
                                               .got = std::to_string(count),
                                               .advice = {}});
   }
-  try {
-    reserve(part, count);
-  } catch (...) {
-    give_back(part);
-    throw;
-  }
-  write(part, count);
+  std::vector<TokenId>& tokens = parts_[part].sequence->tokens;
+  const size_t needed = tokens.size() + static_cast<size_t>(count);
+  if (needed > tokens.capacity()) tokens.reserve(std::max(needed, 2 * tokens.capacity()));
+  worker_.ops.reserve(part, count);
 }
 
-void Step::write(size_t part, int64_t count) {
+void Step::commit(size_t part, int64_t count) {
+  if (count == 0) return;
   worker_.ops.commit(part, count);
   std::vector<TokenId>& tokens = parts_[part].sequence->tokens;
   tokens.insert(tokens.end(), parts_[part].tokens.begin(), parts_[part].tokens.begin() + count);
+  committed_[part] = 1;
 }
 
-void Step::reserve(size_t part, int64_t count) {
-  for (const auto& cache : parts_[part].sequence->caches) cache->reserve(count);
-}
-
-void Step::give_back(size_t part) noexcept {
-  const int64_t offset = sequences_[part].offset;
-  for (const auto& cache : parts_[part].sequence->caches) {
-    if ((!cache->is_ring() || cache->offset() > offset) && cache->can_resume_at(offset)) cache->truncate(offset);
-  }
-}
-
-void Step::roll_back() noexcept {
+void Step::end() noexcept {
   logits_ = {};
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (committed_[i] == 0) worker_.ops.take_back(i);
+  }
   worker_.ops.end();
-  // A write-first step may have written some layers. The positions they evicted had left the window of the next query
-  // already, so going back is always possible. Other steps write last.
-  for (size_t i = 0; i < parts_.size(); ++i) give_back(i);
 }
 
 std::span<const float> Step::logits(size_t part, int64_t row) const {

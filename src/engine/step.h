@@ -16,17 +16,18 @@ struct StepPart {
   Sequence* sequence = nullptr;
   std::span<const TokenId> tokens;  ///< >= 1
   LogitRows logits = LogitRows::last;
-  /// False keeps the keys and values aside until Step::commit(): verify of drafts. True commits all of them.
-  bool commit = true;
 };
 
-/// Runs a step when constructed; its results live as long as it does. A step whose parts each hold one token that is
-/// committed takes the write-first path, any other reads before it writes; the bits are the same.
+/// Computes a step when constructed; its results live as long as it does, and a part stays only if it is committed:
 ///
-/// Nothing of a sequence changes unless the whole step succeeds: on an exception every cache is as it was.
-/// @pre no sequence appears twice; within a part no ring wraps if it is committed (plan_steps() sees to that; commit()
-/// of a
-///      kept step may wrap, it writes twice then)
+///   Step step(...);             computed
+///   step.reserve(0, accepted);  the last thing that may fail
+///   step.commit(0, accepted);   written
+///
+/// Whatever is not committed when the step ends, be it for an exception, leaves its sequence as it was, byte for byte.
+/// A step of one token a part takes the write-first path, and only keeps or takes back what it wrote; any other reads
+/// before it writes; the bits are the same.
+/// @pre no sequence appears twice, and none is touched while the step lives
 /// Threads: the worker's; one step at a time on a worker.
 class Step {
  public:
@@ -41,17 +42,17 @@ class Step {
   std::span<const float> logits(size_t part, int64_t row = 0) const;
   /// Hidden states [tokens, hidden_size] of a part after the tapped layer number `tap` of the list.
   std::span<const float> tapped(size_t part, size_t tap) const;
-  /// For parts with commit = false: writes the first `count` tokens and drops the rest. At most once a part.
-  /// @throws Error{invalid_argument} unless 0 <= count <= tokens, Error{out_of_memory}; nothing has been written then
+  /// Gets the memory that commit(part, count) needs.
+  /// @throws Error{invalid_argument} unless 0 <= count <= tokens, Error{out_of_memory}
+  void reserve(size_t part, int64_t count);
+  /// Writes the first `count` tokens of a part and drops the rest; may wrap a ring, it writes twice then. At most once
+  /// a part. Does not fail. @pre reserve(part, count)
   void commit(size_t part, int64_t count);
 
  private:
   void run(const Decoder& decoder, std::span<const int> taps);
-  void reserve(size_t part, int64_t count);
-  void write(size_t part, int64_t count);
-  /// The caches as they were before the step, memory reserved for it included.
-  void give_back(size_t part) noexcept;
-  void roll_back() noexcept;
+  /// Takes back what was not committed.
+  void end() noexcept;
 
   Worker& worker_;
   std::vector<StepPart> parts_;
@@ -59,6 +60,7 @@ class Step {
   std::vector<TokenId> tokens_;
   std::vector<int64_t> first_row_;    // of each part, among all tokens
   std::vector<int64_t> first_logit_;  // of each part, among the logit rows
+  std::vector<char> committed_;       // of each part: whether
   Value logits_;
   int64_t vocab_size_ = 0;
   int64_t hidden_size_ = 0;

@@ -9,6 +9,7 @@ namespace slipring {
 /// Threads: one step at a time.
 class Worker {
  public:
+  /// @throws as ThreadPool
   explicit Worker(int threads) : pool(threads), ops(pool) {}
 
   ThreadPool pool;

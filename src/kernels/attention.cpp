@@ -13,9 +13,20 @@ constexpr int64_t kTilesPerThread = 2;
 /// Query rows a tile in that case: small tiles first, then ranges.
 constexpr int64_t kSmallTileRows = 24;
 
-AttentionScratch& thread_scratch() {
-  thread_local AttentionScratch scratch;
-  return scratch;
+/// The scratch memory of a team that works for this thread, by worker, with room for every tile. The tasks of a team
+/// may not throw, so nothing is left for them to allocate.
+AttentionScratch* team_scratch(const std::vector<AttentionTile>& tiles, const ThreadPool& pool) {
+  thread_local std::vector<AttentionScratch> team;
+  const auto threads = static_cast<size_t>(pool.threads());
+  if (team.size() < threads) team.resize(threads);
+  int64_t rows = 0;
+  int head_dim = 0;
+  for (const AttentionTile& tile : tiles) {
+    rows = std::max(rows, tile.rows());
+    head_dim = std::max(head_dim, tile.task->view->head_dim);
+  }
+  for (size_t worker = 0; worker < threads; ++worker) team[worker].reserve(rows, head_dim);
+  return team.data();
 }
 
 /// @param rows      most rows of a KV head in a tile
@@ -41,11 +52,10 @@ struct Piece {
   float* gathered;
 };
 
-void attend_tile(const AttentionTile& tile) {
-  AttentionScratch& scratch = thread_scratch();
+void attend_tile(const AttentionTile& tile, AttentionScratch& scratch) {
   const int64_t floats = tile.rows() * gathered_stride(tile.task->view->head_dim);
-  float* gathered = scratch.floats(AttentionScratch::kGatheredSlot, floats);
-  float* later = scratch.floats(AttentionScratch::kLaterSlot, floats);
+  float* gathered = scratch.floats(AttentionScratch::kGatheredSlot);
+  float* later = scratch.floats(AttentionScratch::kLaterSlot);
   std::fill(gathered, gathered + floats, 0.0F);
   for (int64_t range = tile.first_range(); range < tile.end_range(); ++range) {
     attend_range(tile, range, scratch, later);
@@ -60,7 +70,11 @@ void attend_split(const std::vector<AttentionTile>& tiles, ThreadPool& pool) {
   for (const AttentionTile& tile : tiles) {
     floats += (tile.end_range() - tile.first_range() + 1) * tile.rows() * gathered_stride(tile.task->view->head_dim);
   }
-  float* gathered = thread_scratch().floats(AttentionScratch::kPiecesSlot, floats);
+  AttentionScratch* scratch = team_scratch(tiles, pool);
+  thread_local std::vector<float> memory;
+  const auto needed = static_cast<size_t>(floats + AttentionScratch::kAlignment);
+  if (memory.size() < needed) memory.resize(needed);
+  float* gathered = AttentionScratch::aligned(memory);
   std::vector<Piece> pieces;
   for (const AttentionTile& tile : tiles) {
     const int64_t tile_floats = tile.rows() * gathered_stride(tile.task->view->head_dim);
@@ -70,12 +84,12 @@ void attend_split(const std::vector<AttentionTile>& tiles, ThreadPool& pool) {
     }
     gathered += tile_floats;
   }
-  pool.parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
+  pool.parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i, int worker) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
-    attend_range(*piece.tile, piece.range, thread_scratch(), piece.gathered);
+    attend_range(*piece.tile, piece.range, scratch[worker], piece.gathered);
   });
   // Some microseconds even for the longest texts: not worth waking threads for.
-  gathered = thread_scratch().floats(AttentionScratch::kPiecesSlot, floats);
+  gathered = AttentionScratch::aligned(memory);
   for (const AttentionTile& tile : tiles) {
     const int64_t tile_floats = tile.rows() * gathered_stride(tile.task->view->head_dim);
     float* merged = gathered;
@@ -89,12 +103,25 @@ void attend_split(const std::vector<AttentionTile>& tiles, ThreadPool& pool) {
 
 }  // namespace
 
-float* AttentionScratch::floats(int slot, int64_t count) {
-  constexpr size_t kAlignment = 16;  // floats
-  std::vector<float>& memory = memory_[slot];
-  if (memory.size() < static_cast<size_t>(count) + kAlignment) memory.resize(static_cast<size_t>(count) + kAlignment);
-  const auto address = reinterpret_cast<uintptr_t>(memory.data());
-  return memory.data() + (64 - address % 64) % 64 / sizeof(float);
+void AttentionScratch::reserve(int64_t tile_rows, int head_dim) {
+  if (tile_rows <= rows_ && head_dim <= head_dim_) return;
+  tile_rows = std::max(tile_rows, rows_);
+  head_dim = std::max(head_dim, head_dim_);
+  const auto grow = [this](Slot slot, int64_t floats) {
+    const auto needed = static_cast<size_t>(floats + kAlignment);
+    if (memory_[slot].size() < needed) memory_[slot].resize(needed);
+  };
+  const int64_t stride = gathered_stride(head_dim);
+  grow(kQuerySlot, tile_rows * stride);
+  // A block of rows may reach past the last row.
+  grow(kScoreSlot, (tile_rows + kMostBlockRows) * (kRangePositions + 16));
+  grow(kPackedSlot, (tile_rows + kMostBlockRows) * stride);
+  grow(kKeySlot, kMostBlockKeys * stride);
+  grow(kValueSlot, kMostValueKeys * stride);
+  grow(kGatheredSlot, tile_rows * stride);
+  grow(kLaterSlot, tile_rows * stride);
+  rows_ = tile_rows;
+  head_dim_ = head_dim;
 }
 
 void attention(std::span<const AttentionTask> tasks, ThreadPool& pool) {
@@ -102,8 +129,9 @@ void attention(std::span<const AttentionTask> tasks, ThreadPool& pool) {
   std::vector<AttentionTile> tiles;
   cut_tiles(tasks, kTileRows, false, tiles);
   if (static_cast<int64_t>(tiles.size()) >= enough) {
+    AttentionScratch* scratch = team_scratch(tiles, pool);
     pool.parallel_for(static_cast<int64_t>(tiles.size()),
-                      [&](int64_t i, int) { attend_tile(tiles[static_cast<size_t>(i)]); });
+                      [&](int64_t i, int worker) { attend_tile(tiles[static_cast<size_t>(i)], scratch[worker]); });
     return;
   }
   // Few tiles: a decode step. Memory decides, so the KV heads of a position are read together where the ranges alone

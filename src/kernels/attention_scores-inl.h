@@ -34,6 +34,7 @@ constexpr int kDotRows = 1, kDotKeys = 1;
 constexpr int kBlockRows = 1, kBlockKeyLanes = 1;
 #endif
 constexpr int kBlockKeys = kBlockKeyLanes * kLanes;
+static_assert(kBlockRows <= kMostBlockRows && kBlockKeys <= kMostBlockKeys);
 
 /// Rows of `T`, one a key: part of a longer row each, from `offset` elements on.
 template <class T>

@@ -157,10 +157,9 @@ void ScoresOfManyRows(const RangeAtHand<T>& at, int head) {
   const int64_t rows = at.tile.rows_of_a_head();
   const int group = at.tile.group();
   const int64_t steps = at.padded / kLanes;
-  const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
   const int64_t first_row = at.Row(head, 0);
-  float* packed = at.scratch.floats(AttentionScratch::kPackedSlot, blocks * kBlockRows * at.padded);
-  float* transposed = at.scratch.floats(AttentionScratch::kKeySlot, kBlockKeys * at.padded);
+  float* packed = at.scratch.floats(AttentionScratch::kPackedSlot);
+  float* transposed = at.scratch.floats(AttentionScratch::kKeySlot);
   PackForBlocks(at.q + first_row * at.padded, rows, at.padded, packed);
   // The spans of keys ascend with the queries, so the queries that see a block of keys are neighbours.
   int64_t first_query = 0;
@@ -191,7 +190,7 @@ void ValuesOfManyRows(const RangeAtHand<T>& at, int head) {
   for (int64_t query = begin; query < end; ++query) {
     ValuesOfQuery(at, head, query, at.First(query), std::min(lo, at.End(query)));
   }
-  float* converted = at.scratch.floats(AttentionScratch::kValueSlot, kValueKeys * at.stride);
+  float* converted = at.scratch.floats(AttentionScratch::kValueSlot);
   const int64_t row = at.Row(head, begin);
   AddValuesOfManyRows(at.scores + row * kScoreStride, (end - begin) * at.tile.group(), at.head_dim, at.Values(head), lo,
                       hi, at.gathered + row * at.stride, at.stride, converted);
@@ -238,9 +237,8 @@ void AttendRangeOf(const AttentionTile& tile, int64_t range, AttentionScratch& s
                           .base = base,
                           .lo = lo,
                           .hi = hi,
-                          .q = scratch.floats(AttentionScratch::kQuerySlot, rows * padded),
-                          // A block of rows may reach past the last row.
-                          .scores = scratch.floats(AttentionScratch::kScoreSlot, (rows + kBlockRows) * kScoreStride),
+                          .q = scratch.floats(AttentionScratch::kQuerySlot),
+                          .scores = scratch.floats(AttentionScratch::kScoreSlot),
                           .gathered = gathered};
   PackQueries(tile, head_dim, at.q);
   std::fill(gathered, gathered + rows * stride, 0.0F);

@@ -14,6 +14,11 @@ inline constexpr int64_t kRangePositions = 256;
 /// Query rows (queries x heads of the group) that share a pass over keys and values when there are many.
 inline constexpr int64_t kTileRows = 96;
 
+/// Most rows, keys and values that a target's blocks take at a time; attention_scores-inl.h, attention_values-inl.h.
+inline constexpr int64_t kMostBlockRows = 6;
+inline constexpr int64_t kMostBlockKeys = 32;
+inline constexpr int64_t kMostValueKeys = 32;
+
 /// How far ahead keys and values are asked for, in positions.
 inline constexpr int64_t kReadAhead = 128;
 
@@ -48,23 +53,24 @@ inline int64_t gathered_stride(int head_dim) noexcept {
   return (head_dim + 15) / 16 * 16 + 16;
 }
 
-/// Working memory of one thread; grows to the largest tile it has seen.
+/// Working memory of one thread of a team. It is sized before the team starts, since its tasks may not throw; it grows
+/// to the largest tile it has seen.
 class AttentionScratch {
  public:
-  /// `count` floats aligned to 64 bytes; valid until the next call for the same `slot`.
-  float* floats(int slot, int64_t count);
-  /// What for: the last three belong to attention.cpp.
-  enum Slot {
-    kQuerySlot,
-    kScoreSlot,
-    kPackedSlot,
-    kKeySlot,
-    kValueSlot,
-    kGatheredSlot,
-    kLaterSlot,
-    kPiecesSlot,
-    kSlots
-  };
+  /// What for: the last two belong to attention.cpp.
+  enum Slot { kQuerySlot, kScoreSlot, kPackedSlot, kKeySlot, kValueSlot, kGatheredSlot, kLaterSlot, kSlots };
+
+  /// Room for tiles of at most `tile_rows` rows and heads of at most `head_dim`. @throws std::bad_alloc
+  void reserve(int64_t tile_rows, int head_dim);
+  /// What reserve() made room for, aligned to 64 bytes.
+  float* floats(Slot slot) noexcept { return aligned(memory_[slot]); }
+
+  /// The first float of `memory` on a 64-byte boundary; it is to have kAlignment floats more than are needed.
+  static float* aligned(std::vector<float>& memory) noexcept {
+    const auto address = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + (64 - address % 64) % 64 / sizeof(float);
+  }
+  static constexpr int64_t kAlignment = 16;
 
   /// Where the positions of the range at hand lie, all KV heads, in the order in which memory is read: the keys seen,
   /// their values, then the first keys of the next range.
@@ -72,6 +78,8 @@ class AttentionScratch {
 
  private:
   std::vector<float> memory_[kSlots];
+  int64_t rows_ = 0;
+  int head_dim_ = 0;
 };
 
 /// gathered[rows, gathered_stride] of one range.

@@ -23,6 +23,7 @@ constexpr int kValueRows = 1, kValueSteps = 1;
 #endif
 /// Keys at a time: their values stay in the first-level cache while all rows use them.
 constexpr int64_t kValueKeys = 32;
+static_assert(kValueKeys <= kMostValueKeys);
 
 /// kRows rows, kSteps steps from element `at` on. `tail`: elements of the only step where it is not a whole one, else
 /// 0.

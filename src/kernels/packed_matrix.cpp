@@ -249,10 +249,12 @@ const QuantisedActivations& Activations::residual(ThreadPool& pool) {
   if (residual_ == nullptr) {
     const QuantisedActivations& first = quantised(pool);
     auto made = std::make_unique<QuantisedActivations>(rows_, cols_);
-    pool.parallel_for(rows_, [&](int64_t row, int) {
-      std::vector<float> left(static_cast<size_t>(cols_));
-      residual_row(values_ + row * cols_, row, first, left.data());
-      quantise_row(left.data(), row, *made);
+    // A row for each worker: tasks may not throw.
+    const auto left = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(pool.threads() * cols_));
+    pool.parallel_for(rows_, [&](int64_t row, int worker) {
+      float* own = left.get() + worker * cols_;
+      residual_row(values_ + row * cols_, row, first, own);
+      quantise_row(own, row, *made);
     });
     residual_ = std::move(made);
   }

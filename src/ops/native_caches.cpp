@@ -4,12 +4,29 @@
 
 namespace slipring {
 
+void NativeOps::reserve(size_t index, int64_t count) {
+  for (size_t layer = 0; layer < pending_.size(); ++layer) {
+    if (pending_[layer].update && count > 0) input_.sequences[index].caches[layer]->reserve(count);
+  }
+}
+
 void NativeOps::commit(size_t index, int64_t count) {
   // update_and_fetch() has written already; those layers are not marked.
   for (size_t layer = 0; layer < pending_.size(); ++layer) {
     const PendingLayer& pending = pending_[layer];
     if (!pending.update || count == 0) continue;
     input_.sequences[index].caches[layer]->commit(pending.blocks[index], count);
+  }
+}
+
+void NativeOps::take_back(size_t index) noexcept {
+  if (index >= input_.sequences.size()) return;  // the step has not begun
+  for (const Overwritten& slot : overwritten_) {
+    if (slot.sequence == index) slot.cache->undo_update(saved_.data() + slot.saved_at);
+  }
+  const StepSequence& sequence = input_.sequences[index];
+  for (const auto& cache : sequence.caches) {
+    if (!cache->is_ring() && cache->can_resume_at(sequence.offset)) cache->truncate(sequence.offset);
   }
 }
 
@@ -44,15 +61,17 @@ template <class Fetch>
 KVHandle NativeOps::fetch(int layer, const Value& k, const Value& v, const Fetch& fetch) {
   const PendingLayer& pending = round(layer, k, v);
   std::vector<KVView> views;
+  views.reserve(input_.sequences.size());
   for (size_t i = 0; i < input_.sequences.size(); ++i) {
-    views.push_back(fetch(*input_.sequences[i].caches[static_cast<size_t>(layer)], pending.blocks[i]));
+    views.push_back(fetch(*input_.sequences[i].caches[static_cast<size_t>(layer)], pending.blocks[i], i));
   }
   views_.push_back(std::move(views));
   return {static_cast<int32_t>(views_.size() - 1)};
 }
 
 KVHandle NativeOps::fetch_and_concat(int layer, const Value& k, const Value& v) {
-  return fetch(layer, k, v, [](LayerCache& cache, const KVBlock& block) { return cache.fetch_and_concat(block); });
+  return fetch(layer, k, v,
+               [](LayerCache& cache, const KVBlock& block, size_t) { return cache.fetch_and_concat(block); });
 }
 
 void NativeOps::update(int layer, const Value& k, const Value& v) {
@@ -60,7 +79,20 @@ void NativeOps::update(int layer, const Value& k, const Value& v) {
 }
 
 KVHandle NativeOps::update_and_fetch(int layer, const Value& k, const Value& v) {
-  return fetch(layer, k, v, [](LayerCache& cache, const KVBlock& block) { return cache.update_and_fetch(block); });
+  return fetch(layer, k, v, [this](LayerCache& cache, const KVBlock& block, size_t sequence) {
+    if (!cache.is_ring()) return cache.update_and_fetch(block);
+    // A later layer may fail yet.
+    const size_t at = saved_.size();
+    saved_.resize(at + static_cast<size_t>(2 * cache.layout().bytes()));
+    cache.save_next_slot(saved_.data() + at);
+    overwritten_.push_back({&cache, sequence, at});
+    try {
+      return cache.update_and_fetch(block);
+    } catch (...) {
+      overwritten_.pop_back();  // nothing was written
+      throw;
+    }
+  });
 }
 
 Value NativeOps::attention(const Value& q, KVHandle kv, const AttentionSpec& spec) {

@@ -38,6 +38,8 @@ void NativeOps::end() {
   taps_.clear();
   views_.clear();
   pending_.clear();
+  overwritten_.clear();
+  saved_.clear();
   rope_tables_.clear();
   input_ = {};
   total_rows_ = 0;

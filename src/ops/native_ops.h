@@ -1,6 +1,7 @@
 // NativeOps: every op computes at once, over float32 buffers that are reused from step to step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,10 +51,15 @@ class NativeOps final : public Ops {
   /// Main mode is refused where a ring would be written before it is read by more than one query.
   /// @throws Error{write_first_needs_single_token} before anything is computed or written
   void begin(const StepInput& input);
+  /// Allocates what commit(index, count) needs. @throws Error{out_of_memory}; take_back() frees what there is by then
+  void reserve(size_t index, int64_t count);
   /// Writes the first `count` positions of sequence `index` into its caches (rings in as few updates as fit) and drops
   /// the rest. In main mode the step has written already; then count must be the sequence's query_len, and nothing more
-  /// happens.
+  /// happens. After reserve() of as many it allocates nothing and does not fail.
   void commit(size_t index, int64_t count);
+  /// The caches of sequence `index` as they were before the step, byte for byte, what was reserved included.
+  /// @pre not committed
+  void take_back(size_t index) noexcept;
   /// Rows of `value`, valid while the handle lives and until the next op.
   std::span<const float> data(const Value& value) const;
   int64_t rows(const Value& value) const;
@@ -93,6 +99,7 @@ class NativeOps final : public Ops {
   struct Buffer;
   struct RopeTable;
   struct PendingLayer;  // the step's new keys and values of one layer, one block a sequence
+  struct Overwritten;   // a ring slot that a write-first step has written, and where in saved_ its old content is
 
   void retain(int32_t id) noexcept override;
   void release(int32_t id) noexcept override;
@@ -103,7 +110,7 @@ class NativeOps final : public Ops {
   Value reuse(Value x);
   const RopeTable& rope_table(const Rope& rope);
   PendingLayer& round(int layer, const Value& k, const Value& v);
-  /// The views of all sequences, each from fetch(cache, block).
+  /// The views of all sequences, each from fetch(cache, block, sequence).
   template <class Fetch>
   KVHandle fetch(int layer, const Value& k, const Value& v, const Fetch& fetch);
   void expect_cols(const char* op, const Value& x, int64_t cols) const;
@@ -116,7 +123,9 @@ class NativeOps final : public Ops {
   std::vector<int32_t> free_slots_;
   std::vector<Buffer> free_buffers_;
   std::vector<RopeTable> rope_tables_;
-  std::vector<PendingLayer> pending_;       // by layer
+  std::vector<PendingLayer> pending_;  // by layer
+  std::vector<Overwritten> overwritten_;
+  std::vector<std::byte> saved_;
   std::vector<std::vector<KVView>> views_;  // by KVHandle, one view a sequence
   std::vector<Value> taps_;
 };

@@ -45,4 +45,10 @@ struct NativeOps::PendingLayer {
   bool update = false;          // the model asked for the write
 };
 
+struct NativeOps::Overwritten {
+  LayerCache* cache;
+  size_t sequence;
+  size_t saved_at;
+};
+
 }  // namespace slipring

@@ -103,17 +103,14 @@ ProgramResults Interpreter::run(std::span<const std::unique_ptr<LayerCache>> cac
       const auto values = ops_.data(replay.value(output.value));
       results[output.name].assign(values.begin(), values.end());
     }
-    ops_.commit(0, count);
-    ops_.end();
+    ops_.reserve(0, count);
   } catch (...) {
+    ops_.take_back(0);
     ops_.end();
-    // A write-first step may have written some layers; what one token evicted has left the window, so the way back is
-    // open.
-    for (const auto& cache : caches) {
-      if (cache->offset() > offset) cache->truncate(offset);
-    }
     throw;
   }
+  ops_.commit(0, count);
+  ops_.end();
   return results;
 }
 

@@ -188,7 +188,7 @@ TEST_P(DrafterParity, TheTargetsTapsAreTheReference) {
       const StepPart part{.sequence = &sequence,
                           .tokens = std::span(ids).subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
                           .logits = LogitRows::none};
-      const Step step(target_->decoder(), *worker_, {&part, 1}, spec.taps);
+      Step step(target_->decoder(), *worker_, {&part, 1}, spec.taps);
       for (size_t tap = 0; tap < spec.taps.size(); ++tap) {
         const auto hidden = step.tapped(0, tap);
         for (int64_t row = 0; row < count; ++row) {
@@ -198,6 +198,8 @@ TEST_P(DrafterParity, TheTargetsTapsAreTheReference) {
                                                    want));
         }
       }
+      step.reserve(0, count);
+      step.commit(0, count);
       at += count;
     }
     EXPECT_LT(worst, 1e-4) << "chunk " << chunk;

@@ -1,4 +1,5 @@
 // Continuous batching on the embedded model: every answer is that of a run alone, and nothing is left behind.
+#include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <thread>
@@ -213,6 +214,69 @@ TEST(Scheduler, WhatCannotRunIsRefusedAtOnce) {
   EXPECT_EQ(code({1 << 30}), ErrorCode::invalid_argument);
   EXPECT_EQ(code(prompt_of(512, 0)), ErrorCode::context_full);
   EXPECT_EQ(code(prompt_of(513, 0)), ErrorCode::context_full);
+}
+
+TEST(Scheduler, OptionsThatCannotRunAreRefusedAtOnce) {
+  SchedulerOptions options = small(1, 1);
+  options.make_drafts = [](const std::shared_ptr<Worker>&) { return std::make_unique<WrongDrafts>(); };
+  Scheduler scheduler(tiny(), options);
+  const auto refused = [&scheduler](const std::function<void(GenerateOptions&)>& change) {
+    GenerationRequest request = request_of(0);
+    change(request.options);
+    try {
+      const auto generation = scheduler.submit(std::move(request));
+      generation->cancel();
+      collect(*generation);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::invalid_argument;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused([](GenerateOptions& o) { o.stop = {"\xff"}; }));
+  EXPECT_TRUE(refused([](GenerateOptions& o) { o.sampling.temperature = -1.0; }));
+  for (const int64_t block : {-1, 1, 7, 100}) {
+    EXPECT_TRUE(refused([block](GenerateOptions& o) { o.speculation.block = block; })) << block;
+  }
+  for (const int64_t block : {0, 2, 6}) {
+    EXPECT_FALSE(refused([block](GenerateOptions& o) { o.speculation.block = block; })) << block;
+  }
+}
+
+TEST(Scheduler, TheFirstDrawIsTheOneAskedFor) {
+  Scheduler scheduler(tiny(), small(1, 1));
+  GenerationRequest request = request_of(1);
+  request.options.first_draw = 1000;
+  ASSERT_GT(request.options.sampling.temperature, 0.0);
+  const Answer expected = alone(request);
+  EXPECT_NE(alone(request_of(1)).tokens, expected.tokens);
+  EXPECT_EQ(collect(*scheduler.submit(std::move(request))), expected);
+}
+
+TEST(Scheduler, ABlockOfGuessesIsTheOneAskedFor) {
+  std::vector<int64_t> asked;  // the engine thread's until the answer is there
+  class Counting final : public WrongDrafts {
+   public:
+    explicit Counting(std::vector<int64_t>& asked) : asked_(asked) {}
+    std::vector<TokenId> propose(std::span<const TokenId> history, int64_t count) override {
+      asked_.push_back(count);
+      return WrongDrafts::propose(history, count);
+    }
+
+   private:
+    std::vector<int64_t>& asked_;
+  };
+  SchedulerOptions options = small(1, 1);
+  options.make_drafts = [&](const std::shared_ptr<Worker>&) { return std::make_unique<Counting>(asked); };
+  Scheduler scheduler(tiny(), options);
+  GenerationRequest request = request_of(0);
+  request.options.ignore_end = true;
+  request.options.max_tokens = 20;
+  request.options.speculation.block = 4;
+  const Answer expected = alone(request);
+  EXPECT_EQ(collect(*scheduler.submit(std::move(request))), expected);
+  ASSERT_GT(asked.size(), 5U);
+  // No more than the limit leaves room for, at the end.
+  for (size_t i = 0; i + 3 < asked.size(); ++i) EXPECT_EQ(asked[i], 3) << i;
 }
 
 TEST(Scheduler, TheContextIsNeverOverrun) {

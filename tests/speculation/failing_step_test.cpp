@@ -24,7 +24,7 @@ class StarvedCache final : public LayerCache {
   int64_t first_held() const noexcept override { return 0; }
   int64_t room_before_wrap() const noexcept override { return inner_.room_before_wrap(); }
   int64_t bytes_held() const noexcept override { return inner_.bytes_held(); }
-  KVView held() const override { return inner_.held(); }
+  KVView held_after(int64_t count) const override { return inner_.held_after(count); }
   void reserve(int64_t count) override {
     if (starved_) {
       throw Error(ErrorCode::out_of_memory, {.where = "test", .expected = {}, .got = "no memory", .advice = {}});
@@ -32,9 +32,9 @@ class StarvedCache final : public LayerCache {
     inner_.reserve(count);
   }
   using LayerCache::update;
-  void update(const KVBlock& block) override {
-    reserve(block.query_len());
-    inner_.update(block);
+  void update(const KVBlock& block, int64_t first, int64_t count) override {
+    reserve(count);
+    inner_.update(block, first, count);
     offset_ = inner_.offset();
   }
   bool can_resume_at(int64_t position) const noexcept override { return inner_.can_resume_at(position); }

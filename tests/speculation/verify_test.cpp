@@ -36,7 +36,7 @@ class BrokenRing final : public LayerCache {
   int64_t first_held() const noexcept override { return ring_.first_held(); }
   int64_t room_before_wrap() const noexcept override { return ring_.room_before_wrap(); }
   int64_t bytes_held() const noexcept override { return ring_.bytes_held(); }
-  KVView held() const override { return ring_.held(); }
+  KVView held_after(int64_t count) const override { return ring_.held_after(count); }
   KVView fetch_and_concat(const KVBlock& block) const override {
     KVView view = LayerCache::fetch_and_concat(block);
     if (fault_ == Fault::shared_scratch ? offset_ == 0 : offset_ < window_) return view;
@@ -56,8 +56,8 @@ class BrokenRing final : public LayerCache {
     return view;
   }
   using LayerCache::update;
-  void update(const KVBlock& block) override {
-    ring_.update(block);
+  void update(const KVBlock& block, int64_t first, int64_t count) override {
+    ring_.update(block, first, count);
     offset_ = ring_.offset();
   }
   bool can_resume_at(int64_t position) const noexcept override { return ring_.can_resume_at(position); }
