@@ -53,8 +53,7 @@ void shared_step(const VerifyReference& reference, std::span<Member* const> memb
                      .tokens = member->tokens,
                      .logits = wanted             ? LogitRows::all
                                : member->compared ? LogitRows::none
-                                                  : LogitRows::last,
-                     .commit = !member->aside});
+                                                  : LogitRows::last});
   }
   std::vector<int64_t> offsets;
   for (const Member* member : members) offsets.push_back(member->sequence.length());
@@ -64,7 +63,8 @@ void shared_step(const VerifyReference& reference, std::span<Member* const> memb
       const int64_t position = offsets[i] + row;
       if (position >= reference.start()) comparison.rows(step.logits(i, row), reference.expected(position));
     }
-    if (members[i]->aside) step.commit(i, members[i]->right);
+    step.reserve(i, members[i]->right);
+    step.commit(i, members[i]->right);
   }
 }
 

@@ -137,8 +137,7 @@ void check_step(const Model& model, Worker& worker, std::vector<Member>& members
     if (guesses && at + member->kept > window) ++seen.wrapped;
     parts.push_back({.sequence = &member->shared->sequence(),
                      .tokens = member->tokens,
-                     .logits = guesses ? LogitRows::all : *rc::gen::element(LogitRows::all, LogitRows::last),
-                     .commit = !guesses});
+                     .logits = guesses ? LogitRows::all : *rc::gen::element(LogitRows::all, LogitRows::last)});
   }
   std::vector<std::vector<Row>> rows(present.size());
   {
@@ -149,7 +148,8 @@ void check_step(const Model& model, Worker& worker, std::vector<Member>& members
         const auto logits = step.logits(i, static_cast<int64_t>(row));
         rows[i].emplace_back(logits.begin(), logits.end());
       }
-      if (!parts[i].commit) step.commit(i, present[i]->kept);
+      step.reserve(i, present[i]->kept);
+      step.commit(i, present[i]->kept);
     }
   }
   for (size_t i = 0; i < present.size(); ++i) {
