@@ -24,11 +24,13 @@ void replay_to_end(const VerifyReference& reference, const Decoder& programs, Se
     const StepPart part{.sequence = &sequence,
                         .tokens = reference.part(planned.offset, planned.offset + planned.count),
                         .logits = LogitRows::all};
-    const Step step(programs, *reference.worker(), {&part, 1});
+    Step step(programs, *reference.worker(), {&part, 1});
     for (int64_t row = 0; row < planned.count; ++row) {
       const int64_t position = planned.offset + row;
       if (position >= reference.start()) comparison.rows(step.logits(0, row), reference.expected(position));
     }
+    step.reserve(0, planned.count);
+    step.commit(0, planned.count);
   }
   comparison.caches(sequence, reference.end(), reference.layers());
 }
