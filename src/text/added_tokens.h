@@ -24,6 +24,9 @@ struct AddedToken {
 /// Time: text bytes x longest added token at worst; in practice a look at each byte.
 class AddedTokens {
  public:
+  /// In bytes: the time above. Those of known models have up to 93.
+  static constexpr size_t kLongest = 256;
+
   AddedTokens() : first_(256, -1) {}
   /// Of equal contents the first inserted counts.
   void insert(AddedToken token);

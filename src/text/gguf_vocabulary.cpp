@@ -83,7 +83,8 @@ void add_tokens(const ModelFiles& files, Vocabulary& vocabulary) {
     const bool control = kind == TokenKind::control || kind == TokenKind::unknown;
     if (!control && kind != TokenKind::user_defined) continue;
     const bool strips = phi3 && control && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
-    vocabulary.added.insert({static_cast<TokenId>(id), text, control, false, strips, false});
+    insert_added(vocabulary, "tokenizer.ggml.tokens", {static_cast<TokenId>(id), text, control, false, strips, false},
+                 vocabulary.added);
   }
 }
 
@@ -166,7 +167,9 @@ Vocabulary read_gguf_vocabulary(const ModelFiles& files) {
   }
   read_special_ids(files, vocabulary);
   add_tokens(files, vocabulary);
-  vocabulary.chat_template = files.text(key("/tokenizer.chat_template"));
+  if (const auto text = files.text(key("/tokenizer.chat_template"))) {
+    vocabulary.chat_template = checked_template(*text, vocabulary.where + ": tokenizer.chat_template");
+  }
   return vocabulary;
 }
 

@@ -15,9 +15,13 @@ using nlohmann::json;
   throw Error(ErrorCode::unsupported, {where + ": " + field, "a type that slipring has", got, ""});
 }
 
-bool flag(const json& object, const char* name, bool otherwise) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+// Each stage costs a walk over the text and its pattern a compilation. Known tokenizers have up to ten.
+constexpr size_t most_stages = 64;
+
+void check_count(const std::string& where, const std::string& field, size_t stages) {
+  if (stages < most_stages) return;
+  throw Error(ErrorCode::unsupported,
+              {where + ": " + field, "at most " + std::to_string(most_stages) + " stages", "more", ""});
 }
 
 std::string type_of(const json& field, const std::string& name, const std::string& where) {
@@ -55,6 +59,7 @@ void add_normalizer(const json& field, Vocabulary& vocabulary) {
     for (const json& each : list_of(field, "normalizers", where)) add_normalizer(each, vocabulary);
     return;
   }
+  check_count(where, "normalizer", vocabulary.normalizer.size());
   NormalizerStep step;
   if (type == "Replace") {
     const Pattern pattern = pattern_of(field, where);
@@ -70,8 +75,8 @@ void add_normalizer(const json& field, Vocabulary& vocabulary) {
     step.text = text_field(field, "prepend", where, "");
   } else if (type == "Strip") {
     step.kind = NormalizerStep::Kind::strip;
-    step.strip_left = flag(field, "strip_left", true);
-    step.strip_right = flag(field, "strip_right", true);
+    step.strip_left = flag_field(field, "strip_left", where, true);
+    step.strip_right = flag_field(field, "strip_right", where, true);
   } else if (type == "NFC") {
     step.kind = NormalizerStep::Kind::compose;
   } else {
@@ -108,7 +113,8 @@ void add_prefix(Vocabulary& vocabulary, std::string_view prefix, bool only_first
 
 // "always", "first" or "never"; older files have add_prefix_space instead.
 std::string prepend_scheme(const json& field, const std::string& where) {
-  return text_field(field, "prepend_scheme", where, flag(field, "add_prefix_space", true) ? "always" : "never");
+  return text_field(field, "prepend_scheme", where,
+                    flag_field(field, "add_prefix_space", where, true) ? "always" : "never");
 }
 
 void add_metaspace(const json& field, Vocabulary& vocabulary) {
@@ -121,7 +127,8 @@ void add_metaspace(const json& field, Vocabulary& vocabulary) {
   vocabulary.pre_tokenizer.add(std::move(spaces));
   const std::string scheme = prepend_scheme(field, where);
   if (scheme != "never") add_prefix(vocabulary, mark, scheme == "first");
-  if (flag(field, "split", true)) add_split(vocabulary, regex_quote(mark), SplitBehavior::merged_with_next);
+  if (flag_field(field, "split", where, true))
+    add_split(vocabulary, regex_quote(mark), SplitBehavior::merged_with_next);
 }
 
 void add_pre_tokenizer(const json& field, Vocabulary& vocabulary, bool& byte_level) {
@@ -131,22 +138,24 @@ void add_pre_tokenizer(const json& field, Vocabulary& vocabulary, bool& byte_lev
     for (const json& each : list_of(field, "pretokenizers", where)) add_pre_tokenizer(each, vocabulary, byte_level);
     return;
   }
+  check_count(where, "pre_tokenizer", vocabulary.pre_tokenizer.size());
   // ByteLevel respells the text; a rule behind it would have to be run on that spelling.
   if (byte_level) unsupported(where, "pre_tokenizer", "\"" + type + "\" behind ByteLevel");
   if (type == "Split") {
     const Pattern pattern = pattern_of(field, where);
     add_split(vocabulary, pattern.literal ? regex_quote(pattern.text) : pattern.text, behavior_of(field, where),
-              flag(field, "invert", false));
+              flag_field(field, "invert", where, false));
   } else if (type == "ByteLevel") {
     byte_level = true;
-    if (flag(field, "add_prefix_space", true)) {
+    if (flag_field(field, "add_prefix_space", where, true)) {
       add_prefix(vocabulary, " ", false);
       vocabulary.drops_leading_space = true;
     }
-    if (flag(field, "use_regex", true)) add_split(vocabulary, gpt2_pattern, SplitBehavior::isolated);
+    if (flag_field(field, "use_regex", where, true)) add_split(vocabulary, gpt2_pattern, SplitBehavior::isolated);
   } else if (type == "Digits") {
-    add_split(vocabulary, R"(\p{N})",
-              flag(field, "individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous);
+    add_split(
+        vocabulary, R"(\p{N})",
+        flag_field(field, "individual_digits", where, false) ? SplitBehavior::isolated : SplitBehavior::contiguous);
   } else if (type == "Metaspace") {
     add_metaspace(field, vocabulary);
   } else if (type == "Whitespace") {
@@ -230,6 +239,15 @@ std::string text_field(const json& object, const char* name, const std::string& 
     throw Error(ErrorCode::bad_file, {where + ": " + name, "a string", found->type_name(), ""});
   }
   return found->get<std::string>();
+}
+
+bool flag_field(const json& object, const char* name, const std::string& where, bool otherwise) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return otherwise;
+  if (!found->is_boolean()) {
+    throw Error(ErrorCode::bad_file, {where + ": " + name, "true or false", printable(*found), ""});
+  }
+  return found->get<bool>();
 }
 
 std::string printable(const json& value) {

@@ -21,6 +21,8 @@ const nlohmann::json& object_field(const nlohmann::json& object, const char* nam
 /// object[name] as a string, or `otherwise` where it is absent or null.
 std::string text_field(const nlohmann::json& object, const char* name, const std::string& where,
                        const std::string& otherwise);
+/// object[name] as a truth value, or `otherwise` where it is absent or null.
+bool flag_field(const nlohmann::json& object, const char* name, const std::string& where, bool otherwise);
 /// A value for an error message: short, and never invalid UTF-8.
 std::string printable(const nlohmann::json& value);
 

@@ -1,10 +1,11 @@
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include <slipring/error.h>
 
 #include "formats/json_file.h"
+#include "formats/mapped_file.h"
 #include "formats/model_files.h"
 #include "text/hf_stages.h"
 #include "text/vocabulary.h"
@@ -16,32 +17,38 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 // Vocabularies of a quarter of a million tokens come with twice as many merges: 30 MB and more of JSON.
-constexpr JsonLimits tokenizer_limits{.max_bytes = int64_t{256} << 20, .max_depth = 64, .unique_keys = false};
+constexpr JsonLimits tokenizer_limits{.max_bytes = int64_t{256} << 20, .max_depth = 64};
+// Python reads the files beside it, and people edit them: there the last of equal keys counts, as it does in Python.
+constexpr JsonLimits config_limits{.max_bytes = int64_t{256} << 20, .max_depth = 64, .unique_keys = false};
 // Ids without a token, beside as many as there are tokens: vocabularies are padded.
 constexpr size_t always_allowed_holes = 65536;
-constexpr size_t max_template_bytes = size_t{1} << 20;
 
 [[noreturn]] void bad_field(const std::string& where, const std::string& field, std::string expected, std::string got) {
   throw Error(ErrorCode::bad_file, {where + ": " + field, std::move(expected), std::move(got), ""});
 }
 
-json optional_object(const fs::path& path) {
-  if (!fs::exists(path)) return json::object();
-  json value = read_json_file(path, tokenizer_limits);
-  if (!value.is_object()) bad_field(path.string(), "the file", "an object", value.type_name());
-  return value;
+// What cannot be looked at, as a link that leads to itself, is no file that is not there.
+bool is_there(const fs::path& path) {
+  std::error_code problem;
+  const fs::file_type type = fs::status(path, problem).type();
+  if (type != fs::file_type::not_found && problem) {
+    throw Error(ErrorCode::io, {path.string(), "a file that can be read", problem.message(), ""});
+  }
+  return type != fs::file_type::not_found;
 }
 
-bool flag(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_boolean() && found->get<bool>();
+json optional_object(const fs::path& path) {
+  if (!is_there(path)) return json::object();
+  json value = read_json_file(path, config_limits);
+  if (!value.is_object()) bad_field(path.string(), "the file", "an object", value.type_name());
+  return value;
 }
 
 // Puts a token at its id. Ids may leave holes (padding), but not so many that a small file asks for much memory.
 void place(Vocabulary& vocabulary, const std::string& field, const json& id, const std::string& text, size_t most_ids) {
   if (!id.is_number_integer() || (id.is_number_integer() && !id.is_number_unsigned() && id.get<int64_t>() < 0) ||
       id.get<uint64_t>() >= most_ids) {
-    bad_field(vocabulary.where, field, "an id below " + std::to_string(most_ids), id.dump());
+    bad_field(vocabulary.where, field, "an id below " + std::to_string(most_ids), printable(id));
   }
   const auto index = id.get<size_t>();
   if (index >= vocabulary.tokens.size()) {
@@ -86,9 +93,9 @@ void read_model(const json& model, size_t added_count, Vocabulary& vocabulary) {
     vocabulary.kinds[id.get<size_t>()] = TokenKind::normal;
   }
   read_merges(model, vocabulary);
-  vocabulary.byte_fallback = flag(model, "byte_fallback");
-  vocabulary.fuse_unknown = flag(model, "fuse_unk");
-  vocabulary.whole_piece_first = flag(model, "ignore_merges");
+  vocabulary.byte_fallback = flag_field(model, "byte_fallback", where, false);
+  vocabulary.fuse_unknown = flag_field(model, "fuse_unk", where, false);
+  vocabulary.whole_piece_first = flag_field(model, "ignore_merges", where, false);
   if (vocabulary.byte_fallback) {
     for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
       if (parse_byte_token(vocabulary.tokens[id])) vocabulary.kinds[id] = TokenKind::byte;
@@ -105,6 +112,7 @@ void read_model(const json& model, size_t added_count, Vocabulary& vocabulary) {
 void read_added_tokens(const json& added, const json& in_model, Vocabulary& vocabulary) {
   const std::string& where = vocabulary.where;
   Regex::Effort effort;
+  std::unordered_map<int64_t, std::string> contents;
   for (const json& entry : added) {
     if (!entry.is_object() || !entry.contains("id"))
       bad_field(where, "added_tokens", "objects with an id", printable(entry));
@@ -112,16 +120,25 @@ void read_added_tokens(const json& added, const json& in_model, Vocabulary& voca
     place(vocabulary, "added_tokens", entry["id"], content,
           2 * (in_model.size() + added.size()) + always_allowed_holes);
     const auto id = entry["id"].get<TokenId>();
+    if (const auto first = contents.try_emplace(id, content).first->second; first != content) {
+      bad_field(where, "added_tokens", "one token with id " + std::to_string(id),
+                printable(first) + " and " + printable(content));
+    }
     vocabulary.outside_model.resize(vocabulary.tokens.size(), false);
     if (!in_model.contains(content)) vocabulary.outside_model[static_cast<size_t>(id)] = true;
-    const bool control = flag(entry, "special");
+    const bool control = flag_field(entry, "special", where, false);
     vocabulary.kinds[static_cast<size_t>(id)] = control ? TokenKind::control : TokenKind::user_defined;
-    AddedToken token{id, content, control, flag(entry, "lstrip"), flag(entry, "rstrip"), flag(entry, "single_word")};
-    if (flag(entry, "normalized")) {
+    AddedToken token{id,
+                     content,
+                     control,
+                     flag_field(entry, "lstrip", where, false),
+                     flag_field(entry, "rstrip", where, false),
+                     flag_field(entry, "single_word", where, false)};
+    if (flag_field(entry, "normalized", where, false)) {
       if (!vocabulary.normalizer.empty()) token.content = vocabulary.normalizer.apply(content, true, effort);
-      vocabulary.added_normalized.insert(std::move(token));
+      insert_added(vocabulary, "added_tokens", std::move(token), vocabulary.added_normalized);
     } else {
-      vocabulary.added.insert(std::move(token));
+      insert_added(vocabulary, "added_tokens", std::move(token), vocabulary.added);
     }
   }
 }
@@ -169,22 +186,15 @@ bool template_adds_bos(const json& processor, const std::string& bos) {
   return special != (*single)[0].end() && special->is_object() && special->value("id", json()) == json(bos);
 }
 
-std::string read_text_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::io, {path.string(), "a file that can be read", "no access", ""});
-  std::string text(max_template_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > max_template_bytes) bad_field(path.string(), "size", "at most 1 MiB", "more");
-  return text;
-}
-
 // chat_template.jinja comes before tokenizer_config.json, whose entry is one template or a list of named ones.
 std::optional<std::string> read_chat_template(const fs::path& folder, const json& config, const std::string& where) {
-  if (const fs::path path = folder / "chat_template.jinja"; fs::exists(path)) return read_text_file(path);
+  if (const fs::path path = folder / "chat_template.jinja"; is_there(path)) {
+    return checked_template(MappedFile::open(path)->text(), path.string());
+  }
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
+  const std::string field = where + ": chat_template";
+  if (found->is_string()) return checked_template(found->get_ref<const std::string&>(), field);
   if (!found->is_array()) bad_field(where, "chat_template", "a string or a list", found->type_name());
   std::optional<std::string> chosen;
   for (const json& entry : *found) {
@@ -192,6 +202,7 @@ std::optional<std::string> read_chat_template(const fs::path& folder, const json
     const std::string text = text_field(entry, "template", where, "");
     if (!chosen || text_field(entry, "name", where, "") == "default") chosen = text;
   }
+  if (chosen) chosen = checked_template(*chosen, field);
   return chosen;
 }
 

@@ -1,6 +1,8 @@
 // Hugging Face folders: what tokenizer.json and the files beside it say, right and wrong.
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include <slipring/error.h>
 #include <slipring/tokenizer.h>
@@ -194,6 +196,120 @@ TEST_F(HfFolder, NormalizersThatBlowTextUpAreStopped) {
   const auto tokenizer = load();
   EXPECT_THROW(tokenizer->encode("a"), Error);
   EXPECT_EQ(tokenizer->encode("th"), (Ids{256}));
+}
+
+TEST_F(HfFolder, PrependedTextCountsAsGrowth) {
+  json file = byte_level();
+  json steps = json::array();
+  for (int i = 0; i < 20; ++i) steps.push_back({{"type", "Prepend"}, {"prepend", std::string(400, 'a')}});
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  write("tokenizer.json", file);
+  EXPECT_THROW(load()->encode("a"), Error);
+  file["normalizer"] = {{"type", "Prepend"}, {"prepend", "a"}};
+  write("tokenizer.json", file);
+  EXPECT_EQ(load()->encode("th"), (Ids{'a', 256}));
+}
+
+TEST_F(HfFolder, StagesAndAddedTokensHaveLimits) {
+  json file = byte_level();
+  const json split = {{"type", "Split"}, {"pattern", {{"String", "q"}}}, {"behavior", "Isolated"}};
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+  for (int i = 0; i < 65; ++i) file["pre_tokenizer"]["pretokenizers"].push_back(split);
+  expect_refusal(file, "pre_tokenizer: more, expected at most 64 stages");
+  file = byte_level();
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
+  for (int i = 0; i < 65; ++i) file["normalizer"]["normalizers"].push_back({{"type", "NFC"}});
+  expect_refusal(file, "normalizer: more, expected at most 64 stages");
+  file = byte_level();
+  file["added_tokens"].push_back(added(260, std::string(257, 'x').c_str(), false));
+  expect_refusal(file, "token 260 with 257");
+  file["added_tokens"].back()["content"] = std::string(256, 'x');
+  write("tokenizer.json", file);
+  EXPECT_EQ(load()->encode(std::string(256, 'x')), (Ids{260}));
+}
+
+TEST_F(HfFolder, WhatIsSaidTwiceIsRefused) {
+  const std::string file = byte_level().dump();
+  write_text("tokenizer.json", file.substr(0, file.size() - 1) + R"(,"model":{"type":"BPE","vocab":{},"merges":[]}})");
+  EXPECT_NE(refusal().find("'model' twice"), std::string::npos) << refusal();
+  std::string twice = file;
+  twice.replace(twice.find("\"th\":"), 5, R"("th":7,"th":)");
+  write_text("tokenizer.json", twice);
+  EXPECT_NE(refusal().find("'th' twice"), std::string::npos) << refusal();
+  json tokenizer = byte_level();
+  tokenizer["added_tokens"].push_back(added(259, "<|eom|>", true));
+  expect_refusal(tokenizer, "one token with id 259");
+  // The same token again is one token; and Python's reading of the files beside tokenizer.json is that the last counts.
+  tokenizer["added_tokens"].back() = added(259, "<|eot|>", true);
+  write("tokenizer.json", tokenizer);
+  write_text("tokenizer_config.json", R"({"chat_template": "one", "chat_template": "two"})");
+  EXPECT_EQ(load()->chat_template(), "two");
+}
+
+TEST_F(HfFolder, WhatIsNeitherTrueNorFalseIsRefused) {
+  for (const json& value : {json(1), json("yes"), json::array(), json(0.0)}) {
+    for (const char* name : {"byte_fallback", "ignore_merges", "fuse_unk"}) {
+      json file = byte_level();
+      file["model"][name] = value;
+      expect_refusal(file, name);
+    }
+    json file = byte_level();
+    file["added_tokens"][0]["special"] = value;
+    expect_refusal(file, "special");
+    file = byte_level();
+    file["pre_tokenizer"]["use_regex"] = value;
+    expect_refusal(file, "use_regex");
+  }
+  json file = byte_level();
+  file["model"]["byte_fallback"] = nullptr;
+  write("tokenizer.json", file);
+  EXPECT_EQ(load()->encode("th"), (Ids{256}));
+}
+
+TEST_F(HfFolder, IdsThatAreNoneAreQuotedInShort) {
+  json file = byte_level();
+  file["added_tokens"] = {added(0, "x", true)};
+  file["added_tokens"][0]["id"] = std::vector<int>(10000, 7);
+  expect_refusal(file, "added_tokens");
+  EXPECT_LT(refusal().size(), 500U);
+}
+
+// A FIFO, a folder, a link to itself: said at once, not waited for, and never taken for an empty file.
+TEST_F(HfFolder, FilesThatAreNoneAreNamed) {
+  write("tokenizer.json", byte_level());
+  for (const char* name : {"chat_template.jinja", "tokenizer_config.json", "generation_config.json"}) {
+    const std::filesystem::path path = folder_.path() / name;
+    std::filesystem::create_symlink(path, path);
+    EXPECT_NE(refusal().find(name), std::string::npos) << refusal();
+    EXPECT_EQ(refusal().find("filesystem error"), std::string::npos) << refusal();
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    EXPECT_NE(refusal().find(std::string(name) + ": a folder"), std::string::npos) << refusal();
+    std::filesystem::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_NE(refusal().find(std::string(name) + ": a pipe"), std::string::npos) << refusal();
+    std::filesystem::remove(path);
+    EXPECT_EQ(load()->chat_template(), std::nullopt);
+  }
+}
+
+TEST_F(HfFolder, ChatTemplatesHaveOneLimitWhereverTheyStand) {
+  const std::string most(size_t{1} << 20, ' ');
+  write("tokenizer.json", byte_level());
+  write_text("chat_template.jinja", most);
+  EXPECT_EQ(load()->chat_template(), most);
+  write_text("chat_template.jinja", most + " ");
+  EXPECT_NE(refusal().find("at most 1048576 bytes"), std::string::npos) << refusal();
+  std::filesystem::remove(folder_.path() / "chat_template.jinja");
+  write("tokenizer_config.json", {{"chat_template", most + " "}});
+  EXPECT_NE(refusal().find("chat_template: 1048577 bytes"), std::string::npos) << refusal();
+  write("tokenizer_config.json", {{"chat_template", {{{"name", "default"}, {"template", most + " "}}}}});
+  EXPECT_NE(refusal().find("chat_template: 1048577 bytes"), std::string::npos) << refusal();
+  json facts = testing::byte_level_facts({{"th", TokenKind::normal}}, {"t h"});
+  facts["tokenizer.chat_template"] = most;
+  EXPECT_EQ(testing::gguf_tokenizer(facts)->chat_template(), most);
+  facts["tokenizer.chat_template"] = most + " ";
+  EXPECT_THROW(testing::gguf_tokenizer(facts), Error);
 }
 
 // A split rule that backtracks without end is stopped, not waited for.

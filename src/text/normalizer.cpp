@@ -14,19 +14,24 @@
 namespace slipring {
 namespace {
 
-// A text that replacements make longer, up to a limit: each step of a hostile file could multiply it.
+// Each step of a hostile file could multiply the text.
+void check_growth(size_t size, size_t limit) {
+  if (size <= limit) return;
+  throw Error(ErrorCode::unsupported, {.where = "tokenizer's normalizer",
+                                       .expected = fmt::format("text that grows to at most {} bytes", limit),
+                                       .got = "more",
+                                       .advice = "this is no tokenizer of a known model"});
+}
+
+// A text that replacements make longer, up to a limit.
 class Replaced {
  public:
   Replaced(std::string_view text, size_t limit) : text_(text), limit_(limit) {}
   void replace(size_t begin, size_t end, std::string_view with) {
-    out_.append(text_.substr(done_, begin - done_)).append(with);
+    out_.append(text_.substr(done_, begin - done_));
     done_ = end;
-    if (out_.size() > limit_) {
-      throw Error(ErrorCode::unsupported, {.where = "tokenizer's normalizer",
-                                           .expected = fmt::format("text that grows to at most {} bytes", limit_),
-                                           .got = "more",
-                                           .advice = "this is no tokenizer of a known model"});
-    }
+    check_growth(out_.size() + with.size(), limit_);
+    out_.append(with);
   }
   std::string finish() { return std::move(out_.append(text_.substr(done_))); }
 
@@ -98,7 +103,9 @@ std::string Normalizer::apply(std::string_view text, bool at_front, Regex::Effor
                            : replace_literal(out, step.from, step.text, limit);
         break;
       case NormalizerStep::Kind::prepend:
-        if (at_front && !out.empty()) out.insert(0, step.text);
+        if (!at_front || out.empty()) break;
+        check_growth(out.size() + step.text.size(), limit);
+        out.insert(0, step.text);
         break;
       case NormalizerStep::Kind::strip:
         out = strip(out, step.strip_left, step.strip_right);

@@ -39,6 +39,7 @@ class Normalizer {
   /// @param at_front false for the rest of a stretch that invalid bytes cut in two: nothing is put in front of it
   std::string apply(std::string_view text, bool at_front, Regex::Effort& effort) const;
   bool empty() const noexcept { return steps_.empty(); }
+  size_t size() const noexcept { return steps_.size(); }
 
  private:
   std::vector<NormalizerStep> steps_;

@@ -32,6 +32,7 @@ struct PreTokenizerStage {
 class PreTokenizer {
  public:
   void add(PreTokenizerStage stage) { stages_.push_back(std::move(stage)); }
+  size_t size() const noexcept { return stages_.size(); }
 
   /// @param text valid UTF-8
   /// @param at_front  whether `text` begins a stretch between added tokens (else nothing is put in front)

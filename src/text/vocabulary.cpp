@@ -3,7 +3,25 @@
 #include <algorithm>
 #include <array>
 
+#include <slipring/error.h>
+
 namespace slipring {
+
+std::string checked_template(std::string_view text, const std::string& where) {
+  if (text.size() <= kMaxTemplateBytes) return std::string(text);
+  throw Error(ErrorCode::bad_file, {where, "at most " + std::to_string(kMaxTemplateBytes) + " bytes",
+                                    std::to_string(text.size()) + " bytes", ""});
+}
+
+void insert_added(const Vocabulary& vocabulary, const std::string& field, AddedToken token, AddedTokens& tokens) {
+  if (token.content.size() > AddedTokens::kLongest) {
+    throw Error(
+        ErrorCode::unsupported,
+        {vocabulary.where + ": " + field, "added tokens of at most " + std::to_string(AddedTokens::kLongest) + " bytes",
+         "token " + std::to_string(token.id) + " with " + std::to_string(token.content.size()), ""});
+  }
+  tokens.insert(std::move(token));
+}
 
 void add_turn_ends_by_name(Vocabulary& vocabulary) {
   // "<|end|>" ends a turn in Phi's files, but only a message in those that have "<|return|>".

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <slipring/tokenizer.h>
@@ -66,6 +67,15 @@ Vocabulary read_gguf_vocabulary(const ModelFiles& files);
 /// From tokenizer.json, tokenizer_config.json, generation_config.json and chat_template.jinja of a folder.
 /// @throws Error{bad_file, unsupported, not_found} naming the file and field
 Vocabulary read_hf_vocabulary(const ModelFiles& files);
+
+/// A chat template of a file, which may have up to kMaxTemplateBytes. @param where  the file and field, for the error
+/// @throws Error{bad_file} for a longer one
+std::string checked_template(std::string_view text, const std::string& where);
+inline constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
+
+/// Adds a token to `tokens`, which are the vocabulary's. @param field  for the error
+/// @throws Error{unsupported} for one longer than AddedTokens::kLongest
+void insert_added(const Vocabulary& vocabulary, const std::string& field, AddedToken token, AddedTokens& tokens);
 
 /// Adds the control tokens of well-known turn ends ("<|eot_id|>", "<end_of_turn>" ...) to end_of_turn: for files that
 /// name no turn end of their own besides the text's.
