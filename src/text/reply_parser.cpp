@@ -4,6 +4,8 @@
 
 #include <slipring/reply_parser.h>
 
+#include "formats/json_check.h"
+
 namespace slipring {
 namespace {
 
@@ -344,8 +346,8 @@ std::string ReplyParser::json_value(const std::string& raw) const {
   const bool known = tool != types_.end() && tool->second.count(parameter_) != 0;
   if (known && tool->second.at(parameter_) == "string") return json_string(raw);
   // Nesting is bounded so that reading it cannot be deep.
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 64; };
-  const Json parsed = Json::parse(raw, shallow, false);
+  if (!check_json(raw, {.max_depth = 64, .max_keys = 10'000}).fits()) return json_string(raw);
+  const Json parsed = Json::parse(raw, nullptr, false);
   if (parsed.is_discarded() || parsed.is_string()) return json_string(raw);
   return parsed.dump();
 }

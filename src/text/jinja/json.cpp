@@ -4,6 +4,7 @@
 
 #include <slipring/error.h>
 
+#include "formats/json_check.h"
 #include "text/jinja/utf8.h"
 #include "text/jinja/value.h"
 
@@ -137,7 +138,7 @@ class JsonWriter {
   std::string out_;
 };
 
-// Depth is bounded by the parser callback below before this recursion can be deep.
+// Depth is bounded by the check below before this recursion can be deep.
 Value convert(const nlohmann::ordered_json& json) {
   using Type = nlohmann::ordered_json::value_t;
   switch (json.type()) {
@@ -179,16 +180,16 @@ std::string to_json(const Value& value, const JsonStyle& style, size_t max_bytes
 }
 
 Value from_json(std::string_view text) {
-  const auto limit_depth = [](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
-    if (depth > kMaxJsonDepth) {
-      throw Error(ErrorCode::invalid_argument, {.where = "JSON",
-                                                .expected = "at most " + std::to_string(kMaxJsonDepth) + " levels",
-                                                .got = "deeper nesting"});
-    }
-    return true;
-  };
+  const JsonShape shape = check_json(text, {.max_depth = kMaxJsonDepth, .max_keys = kMaxJsonKeys});
+  if (!shape.fits()) {
+    throw Error(ErrorCode::invalid_argument,
+                {.where = "JSON",
+                 .expected = shape.too_deep ? "at most " + std::to_string(kMaxJsonDepth) + " levels"
+                                            : "at most " + std::to_string(kMaxJsonKeys) + " keys in one object",
+                 .got = shape.too_deep ? "deeper nesting" : "more"});
+  }
   try {
-    return convert(nlohmann::ordered_json::parse(text, limit_depth));
+    return convert(nlohmann::ordered_json::parse(text));
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::invalid_argument, {.where = "JSON", .got = error.what()});
   }

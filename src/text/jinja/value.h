@@ -144,9 +144,11 @@ struct JsonStyle {
 };
 /// @throws Error{invalid_argument} for undefined values and objects, or past `max_bytes`
 std::string to_json(const Value& value, const JsonStyle& style, size_t max_bytes);
-/// @throws Error{invalid_argument} for text that is not JSON or nests deeper than kMaxJsonDepth
+/// @throws Error{invalid_argument} for text that is not JSON nests deeper than kMaxJsonDepth, or has an object of more
+/// than kMaxJsonKeys keys
 Value from_json(std::string_view text);
 inline constexpr int kMaxJsonDepth = 100;
+inline constexpr size_t kMaxJsonKeys = 10'000;
 /// Deepest nesting of values that a template can build.
 inline constexpr int kMaxValueDepth = 150;
 /// How much of a name that is not there its message tells, in bytes.
