@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "formats/json_check.h"
 #include "server/api_error.h"
 
 namespace slipring::server {
@@ -16,16 +17,20 @@ std::string in_quotes(std::string_view text) {
   return "'" + std::string(text) + "'";
 }
 
+constexpr size_t kMaxKeys = 10'000;
+constexpr JsonBounds kBodyBounds{.max_depth = kMaxBodyDepth, .max_keys = kMaxKeys};
+
 Json parse_object(std::string_view body) {
-  const auto limit_depth = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxBodyDepth) {
-      throw ApiError::bad_request("", "The body nests deeper than " + std::to_string(kMaxBodyDepth) + " levels");
-    }
-    return true;
-  };
+  const JsonShape shape = check_json(body, kBodyBounds);
+  if (shape.too_deep) {
+    throw ApiError::bad_request("", "The body nests deeper than " + std::to_string(kMaxBodyDepth) + " levels");
+  }
+  if (shape.too_many_keys) {
+    throw ApiError::bad_request("", "The body has an object of more than " + std::to_string(kMaxKeys) + " keys");
+  }
   Json json;
   try {
-    json = Json::parse(body, limit_depth);
+    json = Json::parse(body);
   } catch (const Json::parse_error& error) {
     throw ApiError::bad_request(
         "", error.byte > body.size()
@@ -252,8 +257,9 @@ Json checked_message(const Json& message, size_t index) {
     // OpenAI sends arguments as JSON in a string; templates are written for the object.
     Json& function = call["function"];
     if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
-    const auto limit_depth = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxBodyDepth; };
-    Json parsed = Json::parse(function["arguments"].get_ref<const std::string&>(), limit_depth, false);
+    const auto& text = function["arguments"].get_ref<const std::string&>();
+    if (!check_json(text, kBodyBounds).fits()) continue;
+    Json parsed = Json::parse(text, nullptr, false);
     if (parsed.is_object()) function["arguments"] = std::move(parsed);
   }
   return copy;

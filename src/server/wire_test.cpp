@@ -138,6 +138,17 @@ TEST(WireRequest, NullIsAbsentAndUnknownIsIgnored) {
   EXPECT_EQ(parse_chat(with(R"("n": 2, "n": 3)")).n, 3);
 }
 
+// The parser of ordered objects compares each key with all before it; one of a list must not be looked at for every
+// object in it either. Both were quadratic: half a minute for this.
+TEST(WireRequest, ManyObjectsAreReadAndManyKeysRefused) {
+  std::string objects = "{}";
+  std::string keys = "\"k\": 1";
+  for (int i = 0; i < 200'000; ++i) objects += ",{}";
+  for (int i = 0; i < 10'000; ++i) keys += ",\"" + std::to_string(i) + "\": 1";
+  EXPECT_EQ(chat_outcome(with("\"metadata\": [" + objects + "]")), "fine");
+  EXPECT_EQ(chat_outcome(with("\"metadata\": {" + keys + "}")), "400 ");
+}
+
 TEST(WireRequest, TokenLimits) {
   const auto limit = [](const std::string& fields) { return parse_chat(with(fields)).max_tokens; };
   EXPECT_EQ(limit(R"("max_tokens": 0)"), 0);
