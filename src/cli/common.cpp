@@ -161,8 +161,12 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   file.commit();
 }
 
-void check_output(const std::filesystem::path& path) {
-  if (!path.empty()) const OutputFile probe(path);  // never committed: it leaves nothing
+void check_output(const std::filesystem::path& path, std::initializer_list<std::string_view> sources) {
+  if (path.empty()) return;
+  for (const std::string_view source : sources) {
+    if (!source.empty()) refuse_to_replace(path, source);
+  }
+  const OutputFile probe(path);  // never committed: it leaves nothing
 }
 
 std::string to_text(const nlohmann::json& json, int indent) {

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -70,8 +71,9 @@ std::string read_file(const std::filesystem::path& path);
 /// Replaces the file whole. @throws Error{io, not_found}
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-/// Fails now where writing this file after the work would: no such folder, no right to. Nothing for an empty path.
-void check_output(const std::filesystem::path& path);
+/// Fails now where writing this file after the work would: no such folder, no right to; or where it would replace one
+/// of the models that are read. Nothing for an empty path.
+void check_output(const std::filesystem::path& path, std::initializer_list<std::string_view> sources);
 
 /// One line of JSON, or indented. What is not UTF-8, as a path may be, becomes U+FFFD.
 std::string to_text(const nlohmann::json& json, int indent = -1);

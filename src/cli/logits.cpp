@@ -10,7 +10,6 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/say.h"
-#include "formats/output_file.h"
 #include "formats/safetensors_writer.h"
 
 namespace slipring::cli {
@@ -28,8 +27,7 @@ void logits(const LogitsFlags& flags) {
   catch_interrupts();
   const std::string text = flags.tokens_file.empty() ? flags.tokens : read_file(flags.tokens_file);
   const auto ids = parse_token_ids(text, flags.tokens_file.empty() ? "--tokens" : flags.tokens_file);
-  refuse_to_replace(flags.output, flags.model.program.empty() ? flags.model.model : flags.model.program);
-  check_output(flags.output);
+  check_output(flags.output, {flags.model.model, flags.model.program});
   const auto model = flags.model.load(flags.session.wanted_context());
   Session session(model, flags.session.options(model->spec(), flags.model.threads));
   const int64_t vocab = model->spec().vocab_size;

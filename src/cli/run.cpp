@@ -139,8 +139,9 @@ void write_stats(const RunFlags& flags, const Session& session, const GenerateRe
 void run(const RunFlags& flags, bool have_prompt) {
   catch_interrupts();
   const std::string prompt_text = read_prompt(flags, have_prompt);
-  check_output(flags.stats);
-  check_output(flags.save_session);
+  for (const std::string& output : {flags.stats, flags.save_session}) {
+    check_output(output, {flags.model.model, flags.model.program, flags.draft});
+  }
   const auto model = flags.model.load(flags.session.wanted_context());
   for (const std::string& notice : model->spec().notices) say("slipring: note: {}\n", notice);
   Session session(model, flags.session.options(model->spec(), flags.model.threads));
